@@ -74,8 +74,8 @@ class Artifact(Generic[T]):
         path = self.path(job)
         if self.file:
             return {f"{prefix}{self.file}": path}
-        found = sorted(p for p in path.rglob("*") if p.is_file() and p.name != INDEX_FILE)
-        return {f"{prefix}{p.relative_to(path).as_posix()}": p for p in found}
+        files = sorted(p for p in path.rglob("*") if p.is_file() and p.name != INDEX_FILE)
+        return {f"{prefix}{p.relative_to(path).as_posix()}": p for p in files}
 
     def write(self, folder: Path, value: T) -> None:
         write_file(folder / self.file, self.kind, value)

@@ -17,7 +17,7 @@ def check_measurable(job: Job) -> None:
             f"this build does not link firmware for '{job.platform.name}', so its size is unknown"
         )
         raise DiagnosticError([make_diagnostic(job, "", f"{message}; remove the key")])
-    found = [
+    diagnostics = [
         make_diagnostic(job, key, f"{reason}; {remedy}")
         for key in ("instructions", "cycles", "latency", "energy")
         if getattr(budget, key) is not None
@@ -26,9 +26,9 @@ def check_measurable(job: Job) -> None:
     ]
     if budget.stack is not None and not job.platform.stack:
         reason = f"the platform '{job.platform.name}' states no stack"
-        found.append(make_diagnostic(job, "stack", f"{reason}; remove the key"))
-    if found:
-        raise DiagnosticError(found)
+        diagnostics.append(make_diagnostic(job, "stack", f"{reason}; remove the key"))
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
 
 
 def explain_unknown(job: Job, key: str) -> tuple[str, str]:

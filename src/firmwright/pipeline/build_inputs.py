@@ -93,18 +93,18 @@ def stamp_tools(job: Job) -> list[Any]:
 def collect_programs(job: Job) -> dict[str, str]:
     """Return the digest of each compiler's files, sorted by the compiler's name in a lock."""
     tools = {tool.locked_as: tool for tool in list_tools(job) if tool.locked_as}
-    found = {name: tool.find() for name, tool in sorted(tools.items())}
-    return {name: each.digest for name, each in found.items() if each}
+    programs = {name: tool.find() for name, tool in sorted(tools.items())}
+    return {name: each.digest for name, each in programs.items() if each}
 
 
 def collect_versions(job: Job) -> dict[str, str]:
     """Return the versions of all packages and tools that determine the bundle, sorted by name."""
-    found = find_packages(job)
+    versions = find_packages(job)
     for tool in {tool.name: tool for tool in list_tools(job)}.values():
         version = tool.version()
         if version is not None:
-            found[tool.name] = version
-    return dict(sorted(found.items()))
+            versions[tool.name] = version
+    return dict(sorted(versions.items()))
 
 
 def collect_fixed_inputs(job: Job) -> lock.Lock:
@@ -117,16 +117,16 @@ def collect_fixed_inputs(job: Job) -> lock.Lock:
 
 def find_values(job: Job, keys: Iterable[str]) -> dict[str, Any]:
     """Return a mapping from keys to the recipe's values, or to None without a value."""
-    found = {}
+    values = {}
     for key in sorted(keys):
         value: Any = job.recipe.data
         for part in parse_key(key):
             value = value.get(part) if isinstance(value, dict) else None
-        found[key] = value
-    return found
+        values[key] = value
+    return values
 
 
-def add_request(job: Job, found: lock.Lock, locked: lock.Lock | None = None) -> lock.Lock:
+def add_request(job: Job, new_lock: lock.Lock, locked: lock.Lock | None = None) -> lock.Lock:
     """Return a lock with the recipe's bases and the values of the command line.
 
     The lock also contains the recipe's values of all keys that are in ``locked``.
@@ -138,7 +138,7 @@ def add_request(job: Job, found: lock.Lock, locked: lock.Lock | None = None) -> 
     given = {key.strip("+") for key in job.overrides if complete_key(key) not in short}
     keys = given.union(locked.values or () if locked else ())
     values = find_values(job, {*filter(lock.is_locked, keys)})
-    return replace(found, bases=bases or UNSET, values=values or UNSET)
+    return replace(new_lock, bases=bases or UNSET, values=values or UNSET)
 
 
 def collect_inputs(job: Job) -> lock.Lock:

@@ -81,7 +81,7 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
     root = prepare_build_root()
     recipes = find_recipes()
     load = partial(load_each, root=root, catalogue=make_catalog(), alone=len(recipes) == 1)
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     jobs: list[Job] = []
     for layers, overrides in product(choose_recipes(recipes), list_overrides_by_platform()):
         try:
@@ -90,11 +90,11 @@ def load_jobs(pipeline: tuple[Stage, ...], of_networks: tuple[Stage, ...]) -> li
                 refuse_taken_folder(job)
             jobs += made
         except DiagnosticError as error:
-            found.extend(error.diagnostics)
+            diagnostics.extend(error.diagnostics)
         except UserError as error:
-            found.append(Diagnostic(str(layers), 0, 0, str(error)))
-    if found:
-        raise DiagnosticError(dict.fromkeys(found))  # several platforms may cause one error
+            diagnostics.append(Diagnostic(str(layers), 0, 0, str(error)))
+    if diagnostics:
+        raise DiagnosticError(dict.fromkeys(diagnostics))  # several platforms may cause one error
     refuse_shared_folders(jobs)
     refuse_shared_tasks(jobs)
     return jobs
@@ -187,12 +187,12 @@ def check_custom_code(layers: Layers) -> None:
 
     Raises DiagnosticError if custom code is not allowed.
     """
-    found = find_custom_code(layers)
-    if found and refuses_code():
+    custom_code = find_custom_code(layers)
+    if custom_code and refuses_code():
         refused = f"not allowed with {NO_USER_CODE}"
-        located = (code.location for code in found)
+        located = (code.location for code in custom_code)
         raise DiagnosticError(replace(p, message=f"{p.message}; {refused}") for p in located)
-    python = list(dict.fromkeys(code.python for code in found if code.python))
+    python = list(dict.fromkeys(code.python for code in custom_code if code.python))
     if python:
         say_once(f"{layers}: runs custom Python: {', '.join(python)}")
 
@@ -224,10 +224,10 @@ def rebase_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
     The paths in the arguments are relative to the current folder. Raises UserError if a file is
     missing.
     """
-    found = dict(overrides)
+    rebased = dict(overrides)
     for name, text in overrides.items():
         if name not in list_overrides():
-            found[name] = rebase_argument(name, text, find_start(), recipe.parent)
+            rebased[name] = rebase_argument(name, text, find_start(), recipe.parent)
             continue
         file = list_overrides()[name].find_file(text)
         if file and not (find_start() / file).is_file():
@@ -235,8 +235,8 @@ def rebase_paths(overrides: Mapping[str, str], recipe: Path) -> dict[str, str]:
                 f"{name}={text}: no such file; its path is relative to the current folder"
             )
         if file and not Path(file).is_absolute():
-            found[name] = os.path.relpath(find_start() / file, recipe.parent)
-    return found
+            rebased[name] = os.path.relpath(find_start() / file, recipe.parent)
+    return rebased
 
 
 def make_catalog() -> Catalog:
@@ -257,8 +257,8 @@ class ReadyPlatforms(Mapping[str, KnownPlatform]):
     def __getitem__(self, name: str) -> KnownPlatform:
         if name not in self._names:
             raise KeyError(name)
-        found = load_platform(name)
-        return KnownPlatform(found.toolchains, found.emulators, found.aliases, found.host)
+        loaded = load_platform(name)
+        return KnownPlatform(loaded.toolchains, loaded.emulators, loaded.aliases, loaded.host)
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
@@ -315,8 +315,8 @@ def refuse_unfit_choices(recipe: Recipe, platform: Platform, toolchain: Toolchai
 
 def refuse_unfit_pins(recipe: Recipe, platform: Platform) -> None:
     """Raise DiagnosticError if the platform does not have a memory that the recipe names."""
-    found = find_pin_errors(recipe.memory, platform)
-    found_at = [recipe.make_diagnostic(("memory", error.key), str(error)) for error in found]
+    errors = find_pin_errors(recipe.memory, platform)
+    found_at = [recipe.make_diagnostic(("memory", error.key), str(error)) for error in errors]
     if recipe.memory and recipe.slot:
         message = "a `slot` contains the network's constants, and RAM one arena; remove the key"
         found_at.append(recipe.make_diagnostic(("memory",), message))

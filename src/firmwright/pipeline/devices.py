@@ -94,8 +94,8 @@ def device_files(recipe: Recipe) -> list[Path]:
     for _, target in find_installed_devices(recipe):
         module = target.module
         whole = (module.parent / "__init__.py").is_file()
-        found = module.parent.rglob("*") if whole else [module]
-        files.update(file for file in found if file.suffix in SUFFIXES)
+        paths = module.parent.rglob("*") if whole else [module]
+        files.update(file for file in paths if file.suffix in SUFFIXES)
         files.update(find_installed([target.module_name]).files)
     files.update(find_installed(point.module for point in list_tflite_vendors()).files)
     for name, folder in template_folders(recipe).items():

@@ -18,9 +18,9 @@ RECIPE_KEY = re.compile(r"^options\.recipe\.(\*\.)?")
 
 def list_reasons(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """Return the differences between two configurations, beginning with the recipe's keys."""
-    found = list(list_differences(before, now))
-    found.sort(key=lambda reason: not RECIPE_KEY.match(reason))
-    return list(dict.fromkeys(RECIPE_KEY.sub("", reason) for reason in found))
+    reasons = list(list_differences(before, now))
+    reasons.sort(key=lambda reason: not RECIPE_KEY.match(reason))
+    return list(dict.fromkeys(RECIPE_KEY.sub("", reason) for reason in reasons))
 
 
 def list_differences(before: Any, now: Any, name: str = "") -> Iterator[str]:

@@ -29,13 +29,13 @@ def print_explanations(jobs: Sequence[Job], as_json: bool) -> int:
         return 2
     wrong: list[Diagnostic] = []
     for job in jobs:
-        found = explain_kernels(job)
+        explanation = explain_kernels(job)
         if as_json:
-            print(format_record(found, "explanation.schema.json"), end="")
+            print(format_record(explanation, "explanation.schema.json"), end="")
         else:
             width = get_terminal_size().columns if sys.stdout.isatty() else None
-            print(f"{job.title}\n{format_table(found, width)}")
-        wrong += find_unmet_demands(job, found)
+            print(f"{job.title}\n{format_table(explanation, width)}")
+        wrong += find_unmet_demands(job, explanation)
     for each in wrong:
         print(each, file=sys.stderr)
     return int(bool(wrong))
@@ -64,8 +64,8 @@ def explain_kernels(job: Job) -> Explanation:
     }
     kernels |= {name: f"{variant}, tuned" for name, variant in list_tuned_variants(mix).items()}
     devices_named = [device.name for device in job.recipe.target]
-    found = explain(partition, devices_named, kernels, find_job_memories(job))
-    return replace(found, advice=advise_job(job))
+    explanation = explain(partition, devices_named, kernels, find_job_memories(job))
+    return replace(explanation, advice=advise_job(job))
 
 
 def find_job_memories(job: Job) -> dict[str, LayerMemories]:
@@ -88,9 +88,11 @@ def advise_job(job: Job) -> tuple[Advice, ...]:
     return advise(partition, module, mix, job.platform.timing)
 
 
-def find_unmet_demands(job: Job, found: Explanation) -> list[Diagnostic]:
+def find_unmet_demands(job: Job, explanation: Explanation) -> list[Diagnostic]:
     """Return a message for each of ``allow_fallback`` and ``require_offload`` that is not met."""
     recipe = job.recipe
     ends_on_processor = job.mix[-1].target.is_portable
-    wrong = check_offload(found, recipe.allow_fallback, recipe.require_offload, ends_on_processor)
+    wrong = check_offload(
+        explanation, recipe.allow_fallback, recipe.require_offload, ends_on_processor
+    )
     return [recipe.make_diagnostic((key,), text) for key, text in wrong.items()]

@@ -58,13 +58,13 @@ def read_identity(path: str | Path) -> list[int]:
 
 def identify(paths: Iterable[str]) -> dict[str, Identity]:
     """Return the size, times and inode number of each file, or [] for an unreadable file."""
-    found: dict[str, Identity] = {}
+    identities: dict[str, Identity] = {}
     for path in paths:
         try:
-            found[path] = read_identity(path)
+            identities[path] = read_identity(path)
         except OSError:
-            found[path] = []
-    return found
+            identities[path] = []
+    return identities
 
 
 def is_settled(identity: Identity) -> bool:

@@ -29,9 +29,9 @@ PACKAGES = {"onnx": "", "onnxruntime": "", "torch": "torch"}
 
 def list_platforms() -> Iterator[ListedPlatform]:
     for name in platform_names():
-        found = load_platform(name)
+        platform = load_platform(name)
         yield ListedPlatform(
-            name, tuple(found.toolchains), tuple(found.emulators), found.description
+            name, tuple(platform.toolchains), tuple(platform.emulators), platform.description
         )
 
 
@@ -55,13 +55,13 @@ def list_toolchains() -> Iterator[ListedProgram]:
 
 def list_emulators() -> Iterator[ListedProgram]:
     """Yield one entry for each program that emulates a platform."""
-    found = set()
+    programs = set()
     for platform in map(load_platform, platform_names()):
         for name in platform.emulators:
             program = platform.qemu.program if name.startswith("qemu") and platform.qemu else name
-            if program in found:
+            if program in programs:
                 continue
-            found.add(program)
+            programs.add(program)
             try:
                 known = load_emulator(name).find_version(platform) or "this machine"
                 yield ListedProgram(program, known)
@@ -72,9 +72,9 @@ def list_emulators() -> Iterator[ListedProgram]:
 def list_packages() -> Iterator[ListedProgram]:
     yield ListedProgram("firmwright", __version__)
     yield ListedProgram("python", machine.python_version())
-    for name, found, wanted in find_versions():
+    for name, installed, wanted in find_versions():
         remedy = f"expected {wanted}: python -m pip install {name}=={wanted}"
-        yield ListedProgram(name, found, "" if found == wanted else remedy)
+        yield ListedProgram(name, installed, "" if installed == wanted else remedy)
     for name, extra in PACKAGES.items():
         try:
             yield ListedProgram(name, version(name))
@@ -112,11 +112,11 @@ HEADINGS = {
 def print_lists(command: str, as_json: bool) -> int:
     """Print the lists of a command as tables or as JSON, and return the exit code."""
     _, lists = LISTS[command]
-    found = {name: tuple(make()) for name, make in lists.items()}
+    contents = {name: tuple(make()) for name, make in lists.items()}
     if as_json:
-        print(format_record(Installed(**found), "installed.schema.json"), end="")
+        print(format_record(Installed(**contents), "installed.schema.json"), end="")
         return 0
-    tables = ([HEADINGS[name], *map(make_row, entries)] for name, entries in found.items())
+    tables = ([HEADINGS[name], *map(make_row, entries)] for name, entries in contents.items())
     texts = ("\n".join(align_columns(rows, "<" * len(rows[0]))) for rows in tables)
     print("\n\n".join(texts))
     return 0

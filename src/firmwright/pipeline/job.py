@@ -121,8 +121,8 @@ class Job:
     def has_stage(self, stage: str) -> bool:
         if stage not in self._applying:
             placeholder = stage in (NETWORK_STAGE, LOWERED_STAGE)
-            found = self.stages.get(stage)
-            self._applying[stage] = placeholder or bool(found and found.applies(self))
+            definition = self.stages.get(stage)
+            self._applying[stage] = placeholder or bool(definition and definition.applies(self))
         return self._applying[stage]
 
     def makes_stage(self, stage: str) -> bool:

@@ -42,18 +42,18 @@ def apply_precision(job: Job, model: onnx.ModelProto) -> QuantizeOptions:
     """
     options = require(job.recipe.quantize)
     for path in job.precision_files:
-        document, found = read_precision(path)
-        wrong = [*find_differences(job, document, found, options.search, model)]
+        document, precision = read_precision(path)
+        wrong = [*find_differences(job, document, precision, options.search, model)]
         if wrong:
             raise DiagnosticError(wrong)
-        return use_precision(options, found)
+        return use_precision(options, precision)
     if options.search is not None:
         job.note(f"quantize.search: no search has run; run `{job.name_command('search')}`")
     return options
 
 
-def use_precision(options: QuantizeOptions, found: Precision) -> QuantizeOptions:
-    types = {name: layer.weights for name, layer in found.layers.items()}
+def use_precision(options: QuantizeOptions, precision: Precision) -> QuantizeOptions:
+    types = {name: layer.weights for name, layer in precision.layers.items()}
     kept = tuple(name for name, dtype in types.items() if dtype == FLOAT)
     entries = [LayerTypes(name, weights=dtype) for name, dtype in types.items() if dtype != FLOAT]
     return msgspec.structs.replace(
@@ -66,7 +66,7 @@ def use_precision(options: QuantizeOptions, found: Precision) -> QuantizeOptions
 def find_differences(
     job: Job,
     document: Document,
-    found: Precision,
+    precision: Precision,
     search: SearchOptions | None,
     model: onnx.ModelProto,
 ) -> Iterator[Diagnostic]:
@@ -78,17 +78,17 @@ def find_differences(
     options = require(job.recipe.quantize)
     weights = [*find_weights(model, choose_layers(model, options))]
     here = digest_weights(weights)
-    if found.network != here:
+    if precision.network != here:
         message = f"searched for another network; the network of this recipe is {here}"
         yield document.make_diagnostic(("network",), f"{message}; {hint}")
     for key in ("flash", "accuracy") if search else ():
-        there, asked = getattr(found, key), getattr(search, key)
+        there, asked = getattr(precision, key), getattr(search, key)
         if there != asked:
             message = f"searched for {there or 'no limit'}; the recipe states {asked or 'no limit'}"
             yield document.make_diagnostic((key,), f"{message}; {hint}")
     constants = {weight.name for weight in weights}
     names = {node.name for node in model.graph.node if constants.intersection(node.input)}
-    for name, layer in found.layers.items():
+    for name, layer in precision.layers.items():
         if name not in names:
             message = f"the network has no layer {name!r} whose weights have a type"
             yield document.make_diagnostic(("layers", name), f"{message}; {hint}")

@@ -25,7 +25,7 @@ def find_link_archives(job: Job, like: Path) -> list[Path]:
     Raises DiagnosticError, at the archive's position in the recipe, if an archive is for another
     machine.
     """
-    project, found = PROJECT.path(job), []
+    project, archives = PROJECT.path(job), []
     for index, library in enumerate(job.recipe.libraries):
         if library.archive is not None:
             archive = project / NETWORK / Path(library.archive).name
@@ -35,8 +35,8 @@ def find_link_archives(job: Job, like: Path) -> list[Path]:
                 pointer = ("libraries", index)
                 mistake = job.recipe.make_diagnostic(pointer, str(error))
                 raise DiagnosticError([mistake]) from None
-            found.append(archive)
-    return found + find_matching_archives(job, like)
+            archives.append(archive)
+    return archives + find_matching_archives(job, like)
 
 
 def find_matching_archives(job: Job, like: Path) -> list[Path]:
@@ -45,15 +45,15 @@ def find_matching_archives(job: Job, like: Path) -> list[Path]:
     A note lists the rejected archives, because one variable may name archives for several kinds of
     cores.
     """
-    found = []
+    archives = []
     for archive, variable in find_extra_archives(job).items():
         try:
             check_machine(archive, like)
         except UserError as error:
             job.note(f"{variable}: not linked here: {error}")
         else:
-            found.append(archive)
-    return found
+            archives.append(archive)
+    return archives
 
 
 @contextmanager
@@ -67,10 +67,12 @@ def explain_link_errors(
     try:
         yield
     except ToolError as error:
-        found = find_failed_symbols(error.output, objects, archives) if calls_libraries(job) else []
-        if found:
+        symbols = (
+            find_failed_symbols(error.output, objects, archives) if calls_libraries(job) else []
+        )
+        if symbols:
             raise DiagnosticError(
-                locate_library_error(job, m.needed_by.name, str(m)) for m in found
+                locate_library_error(job, m.needed_by.name, str(m)) for m in symbols
             ) from None
         blamed = [path.name for path in (*objects, *archives) if names_file(error.output, path)]
         blamed_libraries = [

@@ -60,7 +60,7 @@ def make_network_jobs(
     reject_determined_keys(overrides)
     exports = select_exports(overrides)
     networks = load_networks(make_layers(layers, exports), catalogue)
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     members: list[Job] = []
     for prefix, file in networks.recipes.items():
         stated = {**networks.list_overrides(file), **rebase_overrides(file)}
@@ -69,9 +69,9 @@ def make_network_jobs(
             recipe = load_recipe(file, stated, catalogue, cache)
             members.append(share_memory(make_job(networks.make_member(prefix, recipe))))
         except DiagnosticError as error:
-            found.extend(error.diagnostics)
-    if found:
-        raise DiagnosticError(found)
+            diagnostics.extend(error.diagnostics)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
     refuse_differences(members)
     asked = replace(
         networks,
@@ -84,9 +84,9 @@ def make_network_jobs(
 def reject_determined_keys(overrides: Mapping[str, str]) -> None:
     """Raise DiagnosticError if overrides contain keys that are valid only in the networks' file."""
     message = "the file of several networks states this key; values go to the networks' recipes"
-    found = [name for name in overrides if name.split(".")[0] in DETERMINED_KEYS]
-    if found:
-        raise DiagnosticError(Diagnostic(COMMAND_LINE, 0, 0, f"{n}: {message}") for n in found)
+    names = [name for name in overrides if name.split(".")[0] in DETERMINED_KEYS]
+    if names:
+        raise DiagnosticError(Diagnostic(COMMAND_LINE, 0, 0, f"{n}: {message}") for n in names)
 
 
 def share_memory(job: Job) -> Job:
@@ -112,20 +112,20 @@ def leave_out_members(jobs: Iterable[Job]) -> list[Job]:
 def refuse_differences(members: list[Job]) -> None:
     """Raise DiagnosticError if recipes cannot be built as one firmware."""
     first = members[0]
-    found: list[Diagnostic] = []
+    diagnostics: list[Diagnostic] = []
     for job in members:
         if job.recipe.slot:
             message = "its network is a separate image; remove `slot`, or build this recipe alone"
-            found.append(job.recipe.make_diagnostic(("slot",), message))
+            diagnostics.append(job.recipe.make_diagnostic(("slot",), message))
         for key, attribute in ALIKE.items():
             ours, theirs = (attrgetter(attribute)(each) for each in (first, job))
             if ours != theirs:
                 message = f"{format_value(theirs)}, but {format_value(ours)} in {first.recipe.path}"
                 advice = "all networks of one firmware need the same value"
                 pointer = tuple(key.split("."))
-                found.append(job.recipe.make_diagnostic(pointer, f"{message}; {advice}"))
-    if found:
-        raise DiagnosticError(found)
+                diagnostics.append(job.recipe.make_diagnostic(pointer, f"{message}; {advice}"))
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
 
 
 def format_value(value: tuple[str, ...] | str | bool | None) -> str:

@@ -109,8 +109,8 @@ def compute_results(
 
     from firmwright.models.tflite.custom_operators import TensorKind
 
-    found = function([array.copy() for array in inputs], dict(options))
-    listed = list(found) if isinstance(found, list | tuple) else [found]
+    result = function([array.copy() for array in inputs], dict(options))
+    listed = list(result) if isinstance(result, list | tuple) else [result]
     arrays = [np.asarray(each) for each in listed]
     if len(arrays) != len(results):
         raise function.refuse(f"returned {len(arrays)} arrays; expected {len(results)}")
@@ -129,11 +129,11 @@ def infer_results(function: UserFunction, inputs: Kinds, options: Options) -> Ki
 
     from firmwright.models.tflite.custom_operators import DTYPES, TensorKind
 
-    found = function([tuple(kind) for kind in inputs], dict(options))
+    result = function([tuple(kind) for kind in inputs], dict(options))
     try:
-        kinds = [TensorKind(tuple(int(n) for n in s), np.dtype(d).name) for s, d in found]
+        kinds = [TensorKind(tuple(int(n) for n in s), np.dtype(d).name) for s, d in result]
     except (TypeError, ValueError):
-        shown = repr(found)[:80]
+        shown = repr(result)[:80]
         raise function.refuse(
             f"returned {shown}; expected a list of (shape, dtype), such as [((1, 4), 'int8')]"
         ) from None

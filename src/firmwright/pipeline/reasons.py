@@ -117,21 +117,21 @@ def order_tasks(tasks: Mapping[str, Task], selected: Sequence[str]) -> list[str]
 
     doit stores the inputs of a stage without an order, so the stages are in the pipeline's order.
     """
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     positions = {name: position for position, name in enumerate(tasks)}
 
     def visit(name: str) -> None:
-        if name not in found:
+        if name not in names:
             needed = tasks[name].task_dep
             for before in (
                 sorted(needed, key=positions.__getitem__) if tasks[name].actions else needed
             ):
                 visit(before)
-            found[name] = None
+            names[name] = None
 
     for name in selected:
         visit(name)
-    return list(found)
+    return list(names)
 
 
 def format_plan(planned: Sequence[PlannedStage]) -> str:

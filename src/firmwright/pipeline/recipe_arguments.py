@@ -69,8 +69,8 @@ def find_recipes() -> list[Layers]:
     arguments = read_arguments()
     if arguments is None:
         return [Layers(path) for path in sorted(RECIPES.glob("*.yaml"))]
-    found = [layers for argument in arguments for layers in find_layers(argument)]
-    return list({str(layers): layers for layers in found}.values())
+    recipes = [layers for argument in arguments for layers in find_layers(argument)]
+    return list({str(layers): layers for layers in recipes}.values())
 
 
 def choose_recipes(recipes: Sequence[Layers]) -> list[Layers]:
@@ -126,21 +126,21 @@ def find_files(argument: str, start: Path | None = None) -> list[Path]:
     folders = list(dict.fromkeys((find_start() if start is None else start, Path(), RECIPES)))
     for folder in folders:
         if any(c in argument for c in WILDCARDS):
-            found = [path for path in match(folder / argument) if not is_description(path)]
+            files = [path for path in match(folder / argument) if not is_description(path)]
         else:
             named = (folder / argument, folder / f"{argument}.yaml")
-            found = [p for p in named if os.path.isfile(p)][:1]  # noqa: PTH113  # any length
-        if found and is_model(found[0]):
+            files = [p for p in named if os.path.isfile(p)][:1]  # noqa: PTH113  # any length
+        if files and is_model(files[0]):
             advice = f"`firmwright init {argument}` writes a recipe for it"
             raise UserError(f"recipe={argument}: is a model; {advice}")
-        if found and is_description(found[0]):
+        if files and is_description(files[0]):
             advice = (
                 "platforms and toolchains are named by platform= and toolchain=, and a fleet is "
                 "built by `firmwright fleet`"
             )
             raise UserError(f"recipe={argument}: does not describe a network; {advice}")
-        if found:
-            return found
+        if files:
+            return files
     if os.path.isdir(argument):  # noqa: PTH112  # isdir is False if a name is too long
         raise UserError(
             f"recipe={argument}: is a folder; for all its recipes, write {Path(argument)}/*.yaml"

@@ -43,11 +43,11 @@ def list_alternatives() -> set[str]:
     return {*toolchain_names(), *emulators}
 
 
-def check_lock(job: Job, found: Lock) -> None:
+def check_lock(job: Job, new_lock: Lock) -> None:
     """Raise UserError if the inputs differ from the recipe's lock. A missing lock is accepted."""
     locked = read_lock(job.recipe.path)
-    found = build_inputs.add_request(job, found, locked)
-    problems = compare_locks(locked, found, list_alternatives()) if locked else []
+    new_lock = build_inputs.add_request(job, new_lock, locked)
+    problems = compare_locks(locked, new_lock, list_alternatives()) if locked else []
     if problems:
         more = [f"  and {len(problems) - MAX_LISTED} more"] if len(problems) > MAX_LISTED else []
         shown = [f"  {problem}" for problem in problems[:MAX_LISTED]]
@@ -62,36 +62,37 @@ def update_lock(job: Job, platforms: list[Job]) -> None:
     Raises UserError if one lock cannot be valid for all ``platforms`` of the recipe.
     """
     refuse_other_files(job, platforms)
-    found = build_inputs.add_request(job, build_inputs.collect_inputs(job))
+    new_lock = build_inputs.add_request(job, build_inputs.collect_inputs(job))
     key = get_var(UPDATE)
-    before = found
+    before = new_lock
     with suppress(UserError):  # this command replaces a damaged lock
-        before = read_lock(job.recipe.path) or found
-    merged = merge_locks(before, found) if key is None else update_entry(job, found, key)
+        before = read_lock(job.recipe.path) or new_lock
+    merged = merge_locks(before, new_lock) if key is None else update_entry(job, new_lock, key)
     changed = write_lock(job.recipe.path, merged)
     job.note(f"{lock_path(job.recipe.path)}: {'written' if changed else 'is as it was'}")
     note_distant_bases(job)
 
 
-def merge_locks(before: Lock, found: Lock) -> Lock:
+def merge_locks(before: Lock, new_lock: Lock) -> Lock:
     """Return the new lock with the old entries of other toolchains, emulators and overlays.
 
     A platform without an emulator does not run samples, so the old samples of the run also remain.
     """
     kept = {n: version for n, version in before.versions.items() if n in list_alternatives()}
-    samples = dict(found.samples)
-    if before.files == found.files and not samples.get("run") and "run" in before.samples:
+    samples = dict(new_lock.samples)
+    if before.files == new_lock.files and not samples.get("run") and "run" in before.samples:
         samples["run"] = before.samples["run"]
     return replace(
-        found,
+        new_lock,
         samples=samples,
-        versions=dict(sorted({**kept, **found.versions}.items())),
-        programs=dict(sorted({**before.programs, **found.programs}.items())),
-        bases=dict(sorted({**(before.bases or {}), **(found.bases or {})}.items())) or found.bases,
+        versions=dict(sorted({**kept, **new_lock.versions}.items())),
+        programs=dict(sorted({**before.programs, **new_lock.programs}.items())),
+        bases=dict(sorted({**(before.bases or {}), **(new_lock.bases or {})}.items()))
+        or new_lock.bases,
     )
 
 
-def update_entry(job: Job, found: Lock, key: str) -> Lock:
+def update_entry(job: Job, new_lock: Lock, key: str) -> Lock:
     """Return the old lock with new entries for the files and samples of one key.
 
     The key ``extends`` selects all bases. Raises UserError if there is no lock, or if the key has
@@ -107,15 +108,15 @@ def update_entry(job: Job, found: Lock, key: str) -> Lock:
     files = {*map(build_inputs.to_absolute, job.recipe.list_files(key))}
     every = name_files(build_inputs.user_files(job), folder, find_packages(job.recipe))
     named = {name for name, path in every.items() if build_inputs.to_absolute(path) in files}
-    bases = merge_locks(before, found).bases if key == EXTENDS else before.bases
-    if not named and key not in found.samples and not (key == EXTENDS and found.bases):
+    bases = merge_locks(before, new_lock).bases if key == EXTENDS else before.bases
+    if not named and key not in new_lock.samples and not (key == EXTENDS and new_lock.bases):
         of_files = [known for known in job.recipe.data if job.recipe.list_files(known)]
-        keys = dict.fromkeys([*of_files, *found.samples, *([EXTENDS] if found.bases else [])])
+        keys = dict.fromkeys([*of_files, *new_lock.samples, *([EXTENDS] if new_lock.bases else [])])
         message = f"the lock has no digest of the key '{key}'; it has digests of"
         raise UserError(f"--update: {message} {', '.join(keys)}")
-    kept = {name: digest for name, digest in before.files.items() if name in found.files}
-    renewed = {name: found.files[name] for name in named}
-    samples = {key: found.samples[key]} if key in found.samples else {}
+    kept = {name: digest for name, digest in before.files.items() if name in new_lock.files}
+    renewed = {name: new_lock.files[name] for name in named}
+    samples = {key: new_lock.samples[key]} if key in new_lock.samples else {}
     return replace(
         before,
         files=dict(sorted({**kept, **renewed}.items())),

@@ -88,8 +88,8 @@ def read_network_columns(
             columns, find_indices(job, interface), "that are not indices of their axis"
         )
         return columns
-    found = read_columns(source.inputs, given, job.data_folders, count, least)
-    return requantize_columns(found, source.inputs, interface.inputs)
+    source_columns = read_columns(source.inputs, given, job.data_folders, count, least)
+    return requantize_columns(source_columns, source.inputs, interface.inputs)
 
 
 def read_run_columns(job: Job, interface: ModelInterface, count: int) -> dict[str, Column]:
@@ -101,8 +101,8 @@ def read_run_columns(job: Job, interface: ModelInterface, count: int) -> dict[st
     given = select_run_inputs(job)
     if given is None:
         return {}
-    found = read_network_columns(job, interface, given, count, job.recipe.run.samples)
-    return repeat_samples(found, count)
+    columns = read_network_columns(job, interface, given, count, job.recipe.run.samples)
+    return repeat_samples(columns, count)
 
 
 def read_run_samples(
@@ -202,9 +202,9 @@ def run_lowered(
         dict(zip(names, sample.values(), strict=True))
         for sample in join_samples(samples, layout.size)
     ]
-    found = FORMATS["relax"].load().run_reference(model, batches)
-    outputs = split_outputs(found.outputs, layout.size, layout.output_axes)
-    return ReferenceOutputs(f"{found.runtime}, on the stand-ins of its devices", outputs)
+    reference = FORMATS["relax"].load().run_reference(model, batches)
+    outputs = split_outputs(reference.outputs, layout.size, layout.output_axes)
+    return ReferenceOutputs(f"{reference.runtime}, on the stand-ins of its devices", outputs)
 
 
 def pack_first_sample(

@@ -56,12 +56,14 @@ def read_loose(texts: Iterable[RecipeText]) -> dict[str, Loose]:
     return {path: Loose(read_identity(path), digest_entry(path)) for path in paths}
 
 
-def find_changed(known_paths: Mapping[str, Loose], found: Mapping[str, Identity]) -> frozenset[str]:
+def find_changed(
+    known_paths: Mapping[str, Loose], identities: Mapping[str, Identity]
+) -> frozenset[str]:
     """Return the files with different contents and the folders with different names.
 
-    ``found`` contains the identities of all files.
+    ``identities`` contains the identities of all files.
     """
-    other = [path for path, known in known_paths.items() if known.identity != [*found[path]]]
+    other = [path for path, known in known_paths.items() if known.identity != [*identities[path]]]
     return frozenset(path for path in other if digest_entry(path) != known_paths[path].digest)
 
 

@@ -139,8 +139,8 @@ def find_finished_bundle(always: Mapping[str, str] | None = None) -> str | None:
     A recipe with several networks has several builds, so the stages are checked. ``always`` is the
     result of ``look_at_always``, or None if it is unknown.
     """
-    found = read_current(always).list_builds()
-    return found[0].bundle if len(found) == 1 else None
+    builds = read_current(always).list_builds()
+    return builds[0].bundle if len(builds) == 1 else None
 
 
 def find_snapshot() -> Path:
@@ -181,9 +181,9 @@ def read_snapshot(
         common = {**(look_at_always() if always is None else always), **state}
         if known.common != digest_common(circumstances, common, known.files):
             return Snapshot()
-        found = identify(known.paths)
-        changed = find_changed(known.files, found)
-        lines = [*make_lines(found).values()]
+        identities = identify(known.paths)
+        changed = find_changed(known.files, identities)
+        lines = [*make_lines(identities).values()]
     except (ValueError, KeyError, TypeError, msgspec.MsgspecError):  # the format of another version
         return Snapshot()
     if not changed.isdisjoint(
@@ -262,9 +262,9 @@ def write_snapshot(
     watched = {path for each in recipes for path in each.watched}
     listed = sorted({*written, *files, *watched, *(path for k in kept for path in k.paths)})
     common = identify([*list_always(), str(find_build_root() / STATE_FILE)])
-    found = identify(listed)
-    same = all(found[path] == list(state[:4]) for path, state in written.items())
-    begun = {**common, **found}
+    identities = identify(listed)
+    same = all(identities[path] == list(state[:4]) for path, state in written.items())
+    begun = {**common, **identities}
     others = begun.keys() - written - {str(find_build_root() / STATE_FILE)}
     if not (same and all(is_settled(begun[path]) for path in others)):
         return
@@ -273,7 +273,7 @@ def write_snapshot(
     for each in recipes:
         loose = {path for text in each.texts for path in text.paths}
         paths = sorted({*each.written, *each.watched} - loose)
-        state = digest_lines(make_lines({path: found[path] for path in paths}).values())
+        state = digest_lines(make_lines({path: identities[path] for path in paths}).values())
         names, at = sorted(each.names), [positions[path] for path in paths]
         known.append(KnownRecipe(each.recipe, [*each.builds], names, at, state, [*each.texts]))
     for old in kept:
@@ -292,9 +292,9 @@ def digest_common(circumstances: str, common: Mapping[str, str], files: Containe
     return digest_lines([circumstances, *lines])
 
 
-def make_lines(found: Mapping[str, Identity]) -> dict[str, str]:
+def make_lines(identities: Mapping[str, Identity]) -> dict[str, str]:
     """Map each path to a line with the path and its identity."""
-    return {path: f"{path} {identity}\n" for path, identity in found.items()}
+    return {path: f"{path} {identity}\n" for path, identity in identities.items()}
 
 
 def digest_lines(lines: Iterable[str]) -> str:

@@ -37,9 +37,9 @@ def keep_snapshot(tasks: Mapping[str, Task], fresh: Sequence[Task], ran: Sequenc
     kept = read_kept({name for name, title in finished.items() if isinstance(title, UpToDate)})
     results = {name: Globals.dep_manager.get_values(name).get("outputs", {}) for name in done}
     jobs = list({id(job): job for job in (t.custom_title.job for t in done.values())}.values())
-    found = list_finished(task.custom_title for task in done.values())
-    found += [each for old in kept for each in old.known.builds]
-    built = [each for name in finished for each in found if each.task == name]
+    builds = list_finished(task.custom_title for task in done.values())
+    builds += [each for old in kept for each in old.known.builds]
+    built = [each for name in finished for each in builds if each.task == name]
     if (
         len(built) != len(finished)
         or not all(results[task.name] for task in ran)  # tasks without results run every time
@@ -83,13 +83,13 @@ def describe(
 
 def list_needed(tasks: Mapping[str, Task], name: str) -> set[str]:
     """Return the names of a task and of all tasks that the task needs."""
-    found = {name}
+    names = {name}
     waiting = [name]
     while waiting:
-        new = {*tasks[waiting.pop()].task_dep} - found
-        found |= new
+        new = {*tasks[waiting.pop()].task_dep} - names
+        names |= new
         waiting += new
-    return found
+    return names
 
 
 def can_be_watched(job: Job) -> bool:

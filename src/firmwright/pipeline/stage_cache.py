@@ -66,8 +66,8 @@ def name_file(path: str, folders: Iterable[str]) -> str:
     """Return a file's path below the first folder that contains the file, or only the name."""
     folder, name = os.path.split(path)
     resolved = f"{resolve_folder(folder)}/{name}"
-    found = (resolved[len(f) + 1 :] for f in folders if resolved.startswith(f"{f}/"))
-    return next(found, name)
+    relative_paths = (resolved[len(f) + 1 :] for f in folders if resolved.startswith(f"{f}/"))
+    return next(relative_paths, name)
 
 
 def take_or_run(

@@ -29,15 +29,15 @@ def read_stages(job: Job) -> dict[str, tuple[str, ...]]:
     """
     names = [name for name in job.stages if job.has_stage(name)]
     indices = {name_index(job, name): name for name in names}
-    found: dict[str, tuple[str, ...]] = {}
+    reads: dict[str, tuple[str, ...]] = {}
     for name in names:
         stage = job.stages[name]
         read = [indices[path] for path in list_results(job, stage) if path in indices]
         if stage.reads_all:
-            used = {each for others in found.values() for each in others}
+            used = {each for others in reads.values() for each in others}
             read = [each for each in read if each not in used]
-        found[name] = tuple(dict.fromkeys(each for each in read if each != name))
-    return found
+        reads[name] = tuple(dict.fromkeys(each for each in read if each != name))
+    return reads
 
 
 def format_text(stages: Stages) -> str:

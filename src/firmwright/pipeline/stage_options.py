@@ -56,15 +56,15 @@ PORTABLE_NETWORK = tuple(key for key in NETWORK if key not in OF_PLATFORMS)
 def collect_options(job: Job, stage: Stage) -> dict[str, Any]:
     """Return the values of all keys, fields, variables and facts that a stage declares."""
     stated = () if job.is_shared(stage.name) else stage.platform
-    found: dict[str, Any] = {
+    options: dict[str, Any] = {
         "recipe": {key: find_key(job.recipe, key) for key in stage.keys},
         "platform": job.platform.fields if stated == ALL else pick_fields(job.platform, stated),
         "variables": [name for name in stage.variables if os.environ.get(name)],
         "facts": {name: find(job) for name, find in stage.facts.items()},
     }
     if stage.of_members is not None:
-        found["members"] = [collect_options(member, stage.of_members) for member in job.members]
-    return found
+        options["members"] = [collect_options(member, stage.of_members) for member in job.members]
+    return options
 
 
 def find_key(recipe: Recipe, key: str) -> Any:

@@ -64,9 +64,9 @@ def describe_time(job: Job) -> Iterator[Row]:
 
 def describe_networks(job: Job) -> Iterator[Row]:
     record = artifacts.NETWORKS_RUN.read(job)
-    for name, found in record.networks.items():
-        counted = f"{found.exact_samples} of {record.turns} samples exact"
-        difference = f", largest difference {found.max_difference:g} ({record.emulator})"
+    for name, agreement in record.networks.items():
+        counted = f"{agreement.exact_samples} of {record.turns} samples exact"
+        difference = f", largest difference {agreement.max_difference:g} ({record.emulator})"
         yield make_row(name, (counted, GOOD), difference)
 
 
@@ -123,10 +123,10 @@ def describe_devices(job: Job) -> Iterator[Row]:
 
 def describe_layers(job: Job) -> Iterator[Row]:
     """Yield the layers with the highest costs in the timeline, or in MACs without a timeline."""
-    found = artifacts.TIMELINE.find(job)
-    if found is not None:
-        unit, total = found.unit, found.total
-        costs = [(layer.length, layer.name) for layer in found.layers]
+    timeline = artifacts.TIMELINE.find(job)
+    if timeline is not None:
+        unit, total = timeline.unit, timeline.total
+        costs = [(layer.length, layer.name) for layer in timeline.layers]
     else:
         partition = artifacts.PARTITION.read(job)
         unit, total = "MACs", partition.macs
@@ -161,14 +161,14 @@ def describe_weights(kernels: Kernels) -> Iterator[Row]:
 
 
 def name_weights(kernel: Kernel) -> tuple[str, ...]:
-    found = tuple(w.tensor for w in kernel.weights if w.name.startswith("weights"))
-    return found or (kernel.region,)
+    names = tuple(w.tensor for w in kernel.weights if w.name.startswith("weights"))
+    return names or (kernel.region,)
 
 
 def describe_fallbacks(job: Job) -> Iterator[Row]:
     """Yield the operators that do not run on the requested device or in the requested form."""
-    found = explain_partition(job)
-    summary = found.summary
+    explanation = explain_partition(job)
+    summary = explanation.summary
     *offered, last = summary.macs_by_device
     why = "`firmwright explain` lists all"
     at_work = {region.device for region in artifacts.PARTITION.read(job).regions}
@@ -178,7 +178,7 @@ def describe_fallbacks(job: Job) -> Iterator[Row]:
     fallen = summary.operators_by_device[last]
     if offered and fallen:
         counted = format_count(fallen, "operator", "operators")
-        first = describe_first_refusal(found, last)
+        first = describe_first_refusal(explanation, last)
         yield make_row("fall-back", f"{counted} on {last}{first}; {why}")
     kernels = artifacts.KERNELS.read(job)
     if kernels.float_operators:
@@ -197,12 +197,12 @@ def describe_float_cost(job: Job, kernels: Kernels) -> str:
     return f", in layers of {100 * length / timeline.total:.1f} % of the {timeline.unit}"
 
 
-def describe_first_refusal(found: Explanation, device: str) -> str:
+def describe_first_refusal(explanation: Explanation, device: str) -> str:
     """Return ``, first conv2d 'a' (npu: strides: …)`` for the first rejected operator of a device.
 
     Operators with multiply-accumulates come before other operators.
     """
-    refused = [o for o in found.operators if o.device == device and o.refusals and not o.view]
+    refused = [o for o in explanation.operators if o.device == device and o.refusals and not o.view]
     if not refused:
         return ""
     first = min(refused, key=lambda operator: operator.macs == 0)

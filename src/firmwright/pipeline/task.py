@@ -199,8 +199,8 @@ def list_inputs(job: Job, stage: Stage) -> list[str]:
 
 def list_outputs(job: Job, stage: Stage) -> list[str]:
     # The build writes the file of origins after all stages have run.
-    found = walk_files(str(job.folder(stage.name)), but=ORIGINS_FILE)
-    return [*map(str, stage.publish(job)), *found]
+    files = walk_files(str(job.folder(stage.name)), but=ORIGINS_FILE)
+    return [*map(str, stage.publish(job)), *files]
 
 
 def walk_files(folder: str, but: str) -> Iterator[str]:

@@ -48,17 +48,17 @@ class Tool:
     def stamp(self) -> str:
         """Return the digest of the tool's files, or the reason why there is no digest."""
         try:
-            found = self.find()
+            fingerprint = self.find()
         except UserError as error:  # the stage raises the error again
             return str(error)
-        return found.digest if found else "not installed"
+        return fingerprint.digest if fingerprint else "not installed"
 
     def list_watched(self) -> Iterable[str]:
         try:
-            found = self.find()
+            fingerprint = self.find()
         except UserError:
             return ()
-        return found.watched if found else ()
+        return fingerprint.watched if fingerprint else ()
 
 
 def collect_settings(build: Build) -> dict[str, Any]:
@@ -127,8 +127,8 @@ def folder_tool(name: str, find: Callable[[], OpenedFiles | None]) -> Tool:
         return find_fingerprint([name, *opened.files], lambda: opened) if opened else None
 
     def digest() -> str | None:
-        found = fingerprint()
-        return f"sha256 {found.digest[:16]}" if found else None
+        result = fingerprint()
+        return f"sha256 {result.digest[:16]}" if result else None
 
     return Tool(name, fingerprint, digest)
 

@@ -29,12 +29,12 @@ Variants = Mapping[str, tuple[str, ...]]
 def list_variants(partition: Partition, module: IRModule, mix: Sequence[Device]) -> Variants:
     """Return the variants of each layer that has more than one variant."""
     devices = {device.name: device for device in mix}
-    found = {
+    all_variants = {
         region.name: tuple(find_device(region, devices).list_variants(region, module))
         for region in partition.regions
         if not region.view
     }
-    return {name: variants for name, variants in found.items() if len(variants) > 1}
+    return {name: variants for name, variants in all_variants.items() if len(variants) > 1}
 
 
 def find_device(region: Region, devices: Mapping[str, Device]) -> Device:
@@ -99,14 +99,14 @@ def find_differences(
     job: Job, file: TunedFile, tuned: TunedNetwork, wanted: TunedNetwork
 ) -> Iterator[Diagnostic]:
     """Yield the differences between the tuned file's network and this network."""
-    for key, found in asdict(replace(tuned, layers={})).items():
+    for key, value in asdict(replace(tuned, layers={})).items():
         here = getattr(wanted, key)
-        if key == "network" and found != here:
+        if key == "network" and value != here:
             yield refuse(
                 job, file, (key,), f"measured for a different network; this network is {here}"
             )
-        elif found != here:
-            yield refuse(job, file, (key,), f"measured for '{found}'; this build has '{here}'")
+        elif value != here:
+            yield refuse(job, file, (key,), f"measured for '{value}'; this build has '{here}'")
 
 
 def find_wrong_variants(

@@ -46,12 +46,12 @@ PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
 def list_imported(known: Collection[str]) -> list[str]:
     """Return the imported modules except ``known``, the user's modules and the task file."""
     prefixes = (*PREFIXES, sysconfig.get_path("stdlib"), *PACKAGES)
-    found = []
+    names = []
     for name, module in [each for each in sys.modules.items() if each[0] not in known]:
         file = getattr(module, "__file__", None) or ""
         if file.startswith(prefixes) and not name.startswith((STATEFUL, "__")):
-            found.append(name)
-    return found
+            names.append(name)
+    return names
 
 
 def learn(modules: Iterable[str], answers: Iterable[tuple[Question, str]]) -> None:

@@ -93,14 +93,14 @@ def run(job: Job, folder: Path) -> None:
     labels = read_labels(job, interface, len(samples))
     boxes = make_box_comparer(job, interface, labels)
     scratch = folder / "host"
-    found = run_networks(job, interface, samples, scratch)
+    evaluation = run_networks(job, interface, samples, scratch)
     shutil.rmtree(scratch)
     with ExitStack() as stack:
         metric = None
         if stated.metric is not None:
             custom = load_custom_function(stated.metric, job.recipe.path.parent)
             metric = stack.enter_context(custom)
-        record = measure_accuracy(found, labels.classes, metric, boxes, stated.thresholds)
+        record = measure_accuracy(evaluation, labels.classes, metric, boxes, stated.thresholds)
     artifacts.ACCURACY.write(folder, record)
     message = format_failure(record)
     if message:

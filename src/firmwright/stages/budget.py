@@ -26,7 +26,7 @@ def check_budget(job: Job) -> None:
     if job.recipe.budget is None:
         return
     uses = list(measure(job))
-    found = [
+    diagnostics = [
         make_diagnostic(job, key, describe(used, limit, unit, parts))
         for key, used, unit, parts in uses
         if (limit := getattr(job.recipe.budget, key)) is not None and used > limit
@@ -42,13 +42,13 @@ def check_budget(job: Job) -> None:
         "energy": no_cycles,
         "stack": f"{stack}; remove the key",
     }
-    found += [
+    diagnostics += [
         make_diagnostic(job, key, reason)
         for key, reason in reasons.items()
         if getattr(job.recipe.budget, key) is not None and key not in known
     ]
-    if found:
-        raise DiagnosticError(found)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
 
 
 def measure(job: Job) -> Iterator[Use]:

@@ -46,9 +46,9 @@ def export_float_model(job: Job, interface: ModelInterface) -> FloatModel:
     module = prepare_module(module, {"FoldBatchNorm"})
     if not again:
         return FloatModel(export_onnx(module, interface), interface.inputs, None)
-    found = restore_float(module, interface)
+    restored = restore_float(module, interface)
     return FloatModel(
-        export_onnx(found.module, found.interface), found.interface.inputs, found.ranges
+        export_onnx(restored.module, restored.interface), restored.interface.inputs, restored.ranges
     )
 
 
@@ -80,9 +80,9 @@ def run(job: Job, folder: Path) -> None:
                 "quantize: calibration.method: model: the model is not quantized, so it states no "
                 "ranges; add samples (`calibration: {inputs: …}`)"
             )
-        found = infer_distributions(model, network.ranges)
+        distributions = infer_distributions(model, network.ranges)
     else:
-        found = calibrate(model, samples)
+        distributions = calibrate(model, samples)
     if len(samples) == 1:
         job.note(
             "calibration: the only sample defines all ranges, and the firmware clamps values "
@@ -93,6 +93,6 @@ def run(job: Job, folder: Path) -> None:
     (folder / artifacts.PREPARED_MODEL.file).write_bytes(
         model.SerializeToString(deterministic=True)
     )
-    artifacts.DISTRIBUTIONS.write(folder, pack_distributions(found))
+    artifacts.DISTRIBUTIONS.write(folder, pack_distributions(distributions))
     digests = tuple(sample_digest(s) for s in samples)
-    artifacts.CALIBRATION.write(folder, CalibrationRecord(digests, tuple(sorted(found))))
+    artifacts.CALIBRATION.write(folder, CalibrationRecord(digests, tuple(sorted(distributions))))

@@ -58,7 +58,7 @@ def judge(
     job: Job,
     interface: ModelInterface,
     alone: Sequence[Sample],
-    found: Outputs,
+    outputs: Outputs,
     reference: ReferenceOutputs,
 ) -> tuple[ReferenceOutputs, Agreement]:
     """Compare the firmware's batches. Return the chosen reference and the agreement.
@@ -71,13 +71,13 @@ def judge(
     are written to a file. The message names the first layer that differs if rounding does not
     explain the difference.
     """
-    case = Case(job, interface, found)
+    case = Case(job, interface, outputs)
     wrong = False
     try:
         return reference, case.compare_with(reference)
     except UserError as error:
         message, wrong = str(error), isinstance(error, DifferenceError)
-    sides = {"firmware": found, "reference": case.join(reference)}
+    sides = {"firmware": outputs, "reference": case.join(reference)}
     try:
         exact = recipe_samples.run_in_float64(job, interface, alone)
     except UserError as error:

@@ -31,16 +31,16 @@ def compare_counted(job: Job, folder: Path) -> None:
 def compare_estimated(job: Job, folder: Path) -> None:
     """Write the comparison of the costs that the platform's timing states."""
     other = job.comparison_job
-    found = compare_costs(
+    comparison = compare_costs(
         estimate_job_layers(job),
         job.target,
         estimate_job_layers(other),
         other.target,
         require(job.platform.timing).unverified,
     )
-    MAPPING.write(folder, found)
-    assumed = f"\nassumed: {', '.join(found.unverified)}" if found.unverified else ""
-    job.note(f"{ORIGIN}\n{format_costs(found)}{assumed}")
+    MAPPING.write(folder, comparison)
+    assumed = f"\nassumed: {', '.join(comparison.unverified)}" if comparison.unverified else ""
+    job.note(f"{ORIGIN}\n{format_costs(comparison)}{assumed}")
 
 
 def estimate_job_layers(job: Job) -> tuple[LayerEstimate, ...]:

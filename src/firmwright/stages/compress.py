@@ -69,10 +69,10 @@ def list_tables(kernels: Kernels, arrays: Mapping[str, Array]) -> Encodings:
 def find_looked_up(kernels: Kernels, encodings: Encodings) -> dict[str, Encoded]:
     """Return the encodings of the regions whose C reads weights from a table."""
     return {
-        kernel.region: found
+        kernel.region: encoded
         for kernel in kernels.kernels
         for p in kernel.weights
-        if (found := encodings.get(p.tensor)) and found.coder is LOOK_UP
+        if (encoded := encodings.get(p.tensor)) and encoded.coder is LOOK_UP
     }
 
 
@@ -123,12 +123,12 @@ def encode_constants(
     return Kernels(changed), encoded
 
 
-def add_table_note(kernel: Kernel, found: Encoded) -> Kernel:
+def add_table_note(kernel: Kernel, encoded: Encoded) -> Kernel:
     size = sum(p.bytes for p in kernel.weights if p.name in ("weights", "values"))
-    sizes = f"{size:,} of {size + found.saved:,} bytes"
-    cost = f"about {found.instructions:,} instructions"
+    sizes = f"{size:,} of {size + encoded.saved:,} bytes"
+    cost = f"about {encoded.instructions:,} instructions"
     return replace(
-        kernel, note=f"{kernel.note} weights: {sizes} by {found.coder.sentence}, {cost}."
+        kernel, note=f"{kernel.note} weights: {sizes} by {encoded.coder.sentence}, {cost}."
     )
 
 

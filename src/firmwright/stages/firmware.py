@@ -120,18 +120,18 @@ def prove_stacks(job: Job, folder: Path, archives: Sequence[Path]) -> dict[str, 
     """
     elf = folder / ("network.elf" if job.recipe.slot else FIRMWARE.file)
     pointers = find_pointed_functions([*list_objects(job), *archives])
-    found = {}
+    depths = {}
     for each in job.members or (job,):
         prefix = each.recipe.c_prefix
         depth = prove_stack(elf, job.platform.architecture, f"{prefix}_run", pointers)
-        found[prefix] = depth
+        depths[prefix] = depth
         if depth.bytes is None:
             job.note(f"the stack of {prefix}_run is not known: {depth.unknown}")
             continue
         with error_at_key(job.recipe, ("platform",)):
             check_stack(job, prefix, depth.bytes)
         write_header(job, folder, prefix, depth.bytes, elf.name)
-    return found
+    return depths
 
 
 def list_objects(job: Job) -> list[Path]:

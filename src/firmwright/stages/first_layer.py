@@ -63,34 +63,38 @@ def describe_first_layer(job: Job, alone: Sequence[Sample]) -> str:
     The C code of the firmware is compiled for this machine, and all results are outputs.
     """
     try:
-        compared, found = find_difference(job, alone)
+        compared, outcome = find_difference(job, alone)
     except UserError as error:
         return f"{WRONG}\n  the layers were not compared: {error}"
     if not compared:
         return f"{WRONG}\n  the layers were not compared: no result has a name of the model"
     agreed = f"compiled for this machine, with separate memory for each result, {compared} results"
-    if isinstance(found, list):
-        unknown = name_layers(found)
+    if isinstance(outcome, list):
+        unknown = name_layers(outcome)
         return f"{WRONG}\n  {agreed} agree with the reference; not compared: {unknown}"
-    if found is None:
+    if outcome is None:
         return (
             f"{WRONG}\n  {agreed} agree with the reference: the compiler, the emulator or the "
             "memory plan is at fault"
         )
-    return describe_difference(found)
+    return describe_difference(outcome)
 
 
-def describe_difference(found: LayerDifference) -> str:
+def describe_difference(difference: LayerDifference) -> str:
     """Return sentences that name a layer that differs, and a crossed step that may explain it."""
-    region = found.region
+    region = difference.region
     name = f"'{shorten_name(region.sources[0])}' ({region.name} on {region.device})"
-    tensor = shorten_name(found.result.tensor)
-    unknown = name_layers(found.unknown)
+    tensor = shorten_name(difference.result.tensor)
+    unknown = name_layers(difference.unknown)
     before = f"; not compared before it: {unknown}" if unknown else ""
-    note = f"\n  a quantization in the run may explain it: {found.note}" if found.note else ""
+    note = (
+        f"\n  a quantization in the run may explain it: {difference.note}"
+        if difference.note
+        else ""
+    )
     return (
         f"{WRONG}\n  the first layer that differs: {name}, tensor '{tensor}': "
-        f"{found.result}{before}{note}"
+        f"{difference.result}{before}{note}"
     )
 
 
@@ -132,10 +136,10 @@ def find_difference(
     columns = zip(*ran.outputs, strict=True)
     results = dict(zip(observed.partition.outputs, map(np.stack, columns), strict=False))
     compared = compare_layers(network.partition, model.operators, results, reference)
-    found = find_first_layer(network.partition, compared)
-    if found is not None:
-        crossed = find_crossed_step(network.partition, found.unknown, results, compared)
+    difference = find_first_layer(network.partition, compared)
+    if difference is not None:
+        crossed = find_crossed_step(network.partition, difference.unknown, results, compared)
         if crossed is not None:
-            found = replace(found, note=str(crossed))
+            difference = replace(difference, note=str(crossed))
     unknown = find_reached(network.partition, compared, is_different)
-    return len(compared), found or unknown or None
+    return len(compared), difference or unknown or None

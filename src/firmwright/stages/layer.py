@@ -28,15 +28,15 @@ def print_layer(jobs: Sequence[Job], name: str, as_json: bool) -> int:
         if not as_json:
             print(job.title)
         try:
-            found = follow_layers(job, name)
+            record = follow_layers(job, name)
         except UserError as error:
             print(f"{job.recipe.path}: {error}", file=sys.stderr)
             return 1
         if as_json:
-            print(format_record(found, "followed_layers.schema.json"), end="")
+            print(format_record(record, "followed_layers.schema.json"), end="")
             continue
-        for followed in found.layers:
-            print(format_layer(followed, found.count, width))
+        for followed in record.layers:
+            print(format_layer(followed, record.count, width))
     return 0
 
 

@@ -97,12 +97,12 @@ def run(job: Job, folder: Path) -> None:
     members = [go_on(member, turns) for member in members]
     ran = execute_firmware(job, members, turns)
     tensors: list[Tensor] = [t for member in members for t in member.interface.outputs]
-    found = decode_outputs(ran.console, tensors, turns, ran.exit_code)
+    results = decode_outputs(ran.console, tensors, turns, ran.exit_code)
     agreements: dict[str, Agreement] = {}
     first = 0
     for member in members:
         count = len(member.interface.outputs)
-        given = [outputs[first : first + count] for outputs in found]
+        given = [outputs[first : first + count] for outputs in results]
         first += count
         agreements[member.job.recipe.c_prefix] = judge(member, given)
     artifacts.NETWORKS_RUN.write(folder, NetworksRun(ran.emulator, turns, agreements))
@@ -139,16 +139,16 @@ def go_on(member: MemberSamples, turns: int) -> MemberSamples:
     return replace(member, expected=reference.outputs)
 
 
-def judge(member: MemberSamples, found: Sequence[Sequence[NDArray[Any]]]) -> Agreement:
+def judge(member: MemberSamples, results: Sequence[Sequence[NDArray[Any]]]) -> Agreement:
     """Compare a network's outputs with the reference.
 
     Raises UserError if the tolerance is exceeded.
     """
-    expected = [member.expected[turn % len(member.expected)] for turn in range(len(found))]
+    expected = [member.expected[turn % len(member.expected)] for turn in range(len(results))]
     tolerance = member.job.recipe.run.tolerance
     outputs = member.interface.outputs
     try:
-        return compare(outputs, found, expected, tolerance, find_steps(member.job))
+        return compare(outputs, results, expected, tolerance, find_steps(member.job))
     except UserError as error:
         raise UserError(f"{member.job.recipe.c_prefix}: {error}") from None
 
@@ -159,9 +159,9 @@ def describe_result(job: Job) -> str:
         return "not run"
     ran = artifacts.NETWORKS_RUN.read(job)
     exact = (
-        f"{prefix} {found.exact_samples} of {ran.turns} samples exact, largest difference "
-        f"{found.max_difference:g}"
-        for prefix, found in ran.networks.items()
+        f"{prefix} {agreement.exact_samples} of {ran.turns} samples exact, largest difference "
+        f"{agreement.max_difference:g}"
+        for prefix, agreement in ran.networks.items()
     )
     return f"run in {ran.emulator}, against each network's reference: {'; '.join(exact)}"
 

@@ -62,13 +62,13 @@ def find_included(source: Path, headers: Mapping[str, Sequence[Path]]) -> list[P
     The preprocessor does not run. Therefore includes in inactive branches count, and all headers
     with an included name count. All headers are inputs if an include names a macro.
     """
-    found = [source]
-    for file in found:  # the loop extends the list
+    files = [source]
+    for file in files:  # the loop extends the list
         for quoted, computed in INCLUDE.findall(file.read_bytes()):
             named = headers.get(PurePosixPath(os.fsdecode(quoted)).name, ())
             wanted = chain.from_iterable(headers.values()) if computed else named
-            found += [header for header in wanted if header not in found]
-    return found
+            files += [header for header in wanted if header not in files]
+    return files
 
 
 @contextmanager

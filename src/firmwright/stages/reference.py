@@ -16,8 +16,8 @@ def run(job: Job, folder: Path) -> None:
     single, interface = artifacts.NETWORK_INTERFACE.read(job), artifacts.INTERFACE.read(job)
     layout = recipe_samples.read_batch_layout(job, interface)
     _, alone = recipe_samples.read_run_samples(job, single, job.recipe.run.samples * layout.size)
-    found = recipe_samples.run_reference(job, interface, alone)
-    artifacts.REFERENCE.write(folder, ReferenceRecord(found.runtime))
-    columns = zip(*found.outputs, strict=True)
+    reference = recipe_samples.run_reference(job, interface, alone)
+    artifacts.REFERENCE.write(folder, ReferenceRecord(reference.runtime))
+    columns = zip(*reference.outputs, strict=True)
     arrays = {f"output_{i}": np.stack(column) for i, column in enumerate(columns)}
     artifacts.REFERENCE_OUTPUTS.write(folder, arrays)

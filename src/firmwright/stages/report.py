@@ -86,14 +86,16 @@ def find_code(job: Job) -> dict[str, CodeLines]:
     """Map the name of each region to the lines of its function."""
     project, prefix = artifacts.PROJECT.read(job), job.recipe.c_prefix
     function = re.compile(rf"^void {prefix}_(region_\w+)\((?s:.*?)^}}", re.MULTILINE)
-    found = {}
+    code_lines = {}
     for path in sorted(project.rglob(f"{prefix}_region*.c")):
         text = path.read_text(encoding="utf-8")
         for region in function.finditer(text):
             first, last = (text.count("\n", 0, offset) + 1 for offset in region.span())
-            found[region[1]] = CodeLines(path.relative_to(project).as_posix(), first, last)
+            code_lines[region[1]] = CodeLines(path.relative_to(project).as_posix(), first, last)
     shared = artifacts.PLAN.read(job).shared_functions
-    return found | {name: found[owner] for name, owner in shared.items() if owner in found}
+    return code_lines | {
+        name: code_lines[owner] for name, owner in shared.items() if owner in code_lines
+    }
 
 
 def read_code(job: Job, layer: ReportedLayer) -> list[str]:

@@ -130,13 +130,13 @@ def run(job: Job, folder: Path) -> None:
     chosen = join_samples(alone, layout.size)
     layers = find_counted_functions(job)
     execution = execute_firmware(job, interface, chosen, layers)
-    found = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
-    first = recipe_samples.pack_first_sample(interface, chosen[0], found[0])
+    outputs = decode_outputs(execution.console, interface.outputs, len(chosen), execution.exit_code)
+    first = recipe_samples.pack_first_sample(interface, chosen[0], outputs[0])
     artifacts.RUN_SAMPLE.write(folder, first)
     reference = recipe_samples.read_reference(job, len(alone))
-    reference, agreement = judge(job, interface, alone, found, reference)
+    reference, agreement = judge(job, interface, alone, outputs, reference)
     expected = join_outputs(reference.outputs, layout.size, layout.output_axes)
-    arrays = stack_sides({"firmware": found, "reference": expected})
+    arrays = stack_sides({"firmware": outputs, "reference": expected})
     artifacts.RUN_OUTPUTS.write(folder, arrays)
     total = count_on_processor(execution.instructions, execution.by_part, layers)
     cycles = execution.cycles
@@ -165,7 +165,7 @@ def run(job: Job, folder: Path) -> None:
         remarks.append("the board has no cycle counter, so no cycles are measured")
     if job.recipe.run.board and job.unmeasured_by:
         remarks.append(f"`{job.unmeasured_by}` prevents the measurement of cycles on the board")
-    if are_all_equal(found):
+    if are_all_equal(outputs):
         remarks.append("all samples have equal outputs; use real samples (`run.inputs`)")
     if remarks:
         job.note("; ".join(remarks))
@@ -307,7 +307,7 @@ def compare_boxes(
     job: Job,
     folder: Path,
     data: Mapping[str, Column],
-    found: list[list[Box]],
+    boxes: list[list[Box]],
     samples: Sequence[Sample],
     interface: ModelInterface,
     expected: ReferenceOutputs,
@@ -322,13 +322,13 @@ def compare_boxes(
         interface, expected = run_float_reference(job, interface, samples)
     names = read_class_names(detection.classes, job.data_folders)
     detector = fit_detector(detection, len(names), interface.outputs)
-    origins = [{name: c.origins[i] for name, c in data.items()} for i in range(len(found))]
+    origins = [{name: c.origins[i] for name, c in data.items()} for i in range(len(boxes))]
     matched = match_samples(
         expected.runtime,
         [", ".join(o.name for o in by.values()) or f"sample {i}" for i, by in enumerate(origins)],
         [{name: o.sha256 for name, o in by.items()} for by in origins],
         names,
-        found,
+        boxes,
         [detect(detector, outputs) for outputs in expected.outputs],
     )
     report = DetectionReport(detection.threshold, AGREEMENT_IOU, expected.runtime, matched)
@@ -337,6 +337,6 @@ def compare_boxes(
         for origin in by.values():
             if origin.picture and origin.preprocess:
                 target = folder / f"boxes-{i}.png"
-                draw_boxes(origin.picture, origin.preprocess, found[i], names, target)
-    count = sum(map(len, found))
+                draw_boxes(origin.picture, origin.preprocess, boxes[i], names, target)
+    count = sum(map(len, boxes))
     job.note(f"{count} boxes, equal to the boxes of {expected.runtime}")

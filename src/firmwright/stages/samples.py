@@ -22,14 +22,14 @@ def run(job: Job, _folder: Path) -> None:
 
     Only the first picture is read. For other data, as many samples as the recipe states are read.
     """
-    recipe, found = job.recipe, list[Diagnostic]()
+    recipe, diagnostics = job.recipe, list[Diagnostic]()
 
     @contextmanager
     def collect(*pointer: str) -> Iterator[None]:
         try:
             yield
         except UserError as error:
-            found.append(recipe.make_diagnostic(pointer, str(error)))
+            diagnostics.append(recipe.make_diagnostic(pointer, str(error)))
 
     if recipe.run.inputs is not None:
         with collect("run", "inputs"):
@@ -49,8 +49,8 @@ def run(job: Job, _folder: Path) -> None:
             counted = count_samples(job, recipe.evaluate)
         with collect("evaluate", "labels"):
             read_labels(job, NETWORK_INTERFACE.read(job), counted or 1)
-    if found:
-        raise DiagnosticError(found)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
 
 
 def match_classes(count: int, outputs: Sequence[Tensor]) -> None:

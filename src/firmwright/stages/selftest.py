@@ -39,15 +39,15 @@ def run(job: Job, folder: Path) -> None:
     scratch = folder / "host"
     ran = run_on_host(network, job.platform, alone, scratch, job.cache)
     shutil.rmtree(scratch)
-    found = join_outputs(ran.outputs, layout.size, layout.output_axes)
-    judge(job, interface, alone, found, recipe_samples.run_reference(job, interface, alone))
+    batch_outputs = join_outputs(ran.outputs, layout.size, layout.output_axes)
+    judge(job, interface, alone, batch_outputs, recipe_samples.run_reference(job, interface, alone))
     batches = join_samples(alone, layout.size)
     given = {
         f"input_{i}": np.stack([batch[tensor.name] for batch in batches])
         for i, tensor in enumerate(interface.inputs)
     }
     wanted = {
-        f"output_{i}": np.stack([outputs[i] for outputs in found])
+        f"output_{i}": np.stack([outputs[i] for outputs in batch_outputs])
         for i in range(len(interface.outputs))
     }
     layers = len(network.checks or ())

@@ -35,10 +35,10 @@ def run(job: Job, folder: Path) -> None:
     schedule = PLAN.read(job).schedule
     source = describe_source(job.platform, kernels, partition, record)
     run_function = f"{job.recipe.c_prefix}_run"
-    found = make_timeline(
+    timeline = make_timeline(
         schedule, partition, kernels, record, run_function, source, job.clock, job.platform.energy
     )
-    found = add_bound(found, job.platform.cycle_bound)
+    timeline = add_bound(timeline, job.platform.cycle_bound)
     cycles = OF_CYCLES.format(source=record.cycles_source) if record.cycles_source else ""
     counted = COUNTED if record.instructions_total is not None else MEASURED
     runs = "1 run" if record.samples == 1 else f"{record.samples} runs"
@@ -46,28 +46,28 @@ def run(job: Job, folder: Path) -> None:
         name=job.recipe.name,
         platform=job.platform.name,
         counted=counted.format(runs=runs, emulator=record.emulator, cycles=cycles),
-        unit=found.unit,
-        one=name_one(found),
-        time=found,
+        unit=timeline.unit,
+        one=name_one(timeline),
+        time=timeline,
     )
     modelled = record.instructions_total is not None
     waited = {k.region for k in kernels.kernels if k.wait_function and modelled}
     devices = sorted({r.device for r in partition.regions if r.name in waited})
-    beside = found.modelled + found.counted - found.total
+    beside = timeline.modelled + timeline.counted - timeline.total
     if devices:
         header += PARALLEL_JOBS_HEADER.format(devices=" and ".join(devices), beside=beside)
-    write_timeline(folder / job.stats_file, found, header)
-    TIMELINE.write(folder, found)
-    if not found.modelled:
+    write_timeline(folder / job.stats_file, timeline, header)
+    TIMELINE.write(folder, timeline)
+    if not timeline.modelled:
         return  # the final table shows all numbers
-    job.note(str(found))
+    job.note(str(timeline))
     overlap = f", {beside:,} of them in parallel" if devices else ""
-    slowest = max(found.layers, key=lambda layer: layer.length)
+    slowest = max(timeline.layers, key=lambda layer: layer.length)
     job.note(
-        f"{found.modelled:,} cycles modelled, {found.counted:,} on the processor{overlap}; "
-        f"{slowest.name} needs {100 * slowest.length / found.total:.1f} % of them"
+        f"{timeline.modelled:,} cycles modelled, {timeline.counted:,} on the processor{overlap}; "
+        f"{slowest.name} needs {100 * slowest.length / timeline.total:.1f} % of them"
     )
-    for track in draw_tracks(found) if devices else ():
+    for track in draw_tracks(timeline) if devices else ():
         job.note(track)
 
 
