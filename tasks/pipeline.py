@@ -35,8 +35,8 @@ def run_inputs(job: Job) -> list[Path]:
 
 def export_inputs(job: Job) -> list[Path]:
     needs = network.EXPORTS.needs
-    found = [(member, need) for member in job.members for need in needs if member.has_stage(need)]
-    results = [member.folder(need) / INDEX_FILE for member, need in found]
+    pairs = [(member, need) for member in job.members for need in needs if member.has_stage(need)]
+    results = [member.folder(need) / INDEX_FILE for member, need in pairs]
     return [*results, *(path for m in job.members for path in network.EXPORTS.inputs(m))]
 
 

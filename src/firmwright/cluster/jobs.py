@@ -111,12 +111,12 @@ def silence_dask() -> None:
             logging.getLogger(name).setLevel(logging.CRITICAL)
 
 
-def list_other_versions(wanted: Mapping[str, str], found: Mapping[str, str]) -> list[str]:
+def list_other_versions(wanted: Mapping[str, str], versions: Mapping[str, str]) -> list[str]:
     """Return a sentence for each difference between a worker and this machine."""
     return [
-        f"{name} is {found.get(name, 'missing')}, here {wanted.get(name, 'missing')}"
-        for name in sorted({*wanted, *found})
-        if wanted.get(name) != found.get(name)
+        f"{name} is {versions.get(name, 'missing')}, here {wanted.get(name, 'missing')}"
+        for name in sorted({*wanted, *versions})
+        if wanted.get(name) != versions.get(name)
     ]
 
 
@@ -166,17 +166,17 @@ class Workers:
         # only every 2 s.
         ask = self.client.scheduler.identity
         try:
-            found = self.client.sync(ask, n_workers=-1, callback_timeout=ANSWER_S)["workers"]
+            workers = self.client.sync(ask, n_workers=-1, callback_timeout=ANSWER_S)["workers"]
         except asyncio.TimeoutError:
             raise ClusterError(SILENT.format(seconds=ANSWER_S)) from None
-        return {address: str(worker["name"]) for address, worker in found.items()}
+        return {address: str(worker["name"]) for address, worker in workers.items()}
 
     def judge(self, address: str, name: str) -> None:
         """Accept a worker, or reject it and report the reasons."""
         answer = self.asked.pop(address)
-        found = read_result(answer)
-        if found is not None:
-            reasons = list_other_versions(self.wanted, found)
+        versions = read_result(answer)
+        if versions is not None:
+            reasons = list_other_versions(self.wanted, versions)
         else:
             reasons = [first_line(answer.exception() or RuntimeError("the worker does not answer"))]
         if not reasons:

@@ -81,8 +81,8 @@ class Order:
 
     def list_variables(self) -> dict[str, str]:
         """Return the environment of the job on this worker."""
-        found = {**os.environ, **self.environment}
-        return {name: value for name, value in found.items() if value is not None}
+        variables = {**os.environ, **self.environment}
+        return {name: value for name, value in variables.items() if value is not None}
 
 
 def make_order(

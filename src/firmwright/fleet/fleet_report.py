@@ -220,7 +220,7 @@ def render_markdown(
     if grid:
         names = ("recipe", *grid.platforms)
         lines += [make_line(names), make_line(["---"] * len(names))]
-        lines += [make_line([recipe, *map(summarize, found)]) for recipe, found in grid.lines]
+        lines += [make_line([recipe, *map(summarize, cells)]) for recipe, cells in grid.lines]
         lines.append("")
     lines += [make_line(columns), make_line(["---"] * len(columns))]
     lines += [make_line(row.cells) for row in rows]

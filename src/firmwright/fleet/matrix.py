@@ -133,11 +133,11 @@ def read_fleet(path: Path) -> list[FleetJob]:
     Raises DiagnosticError with all errors of the file. The recipes are not read.
     """
     content = read_bytes(path, str(path))
-    document, found = check_document(content, load_schema("fleet"), str(path))
-    if found and not {"model", "networks"}.isdisjoint(document.data):
+    document, diagnostics = check_document(content, load_schema("fleet"), str(path))
+    if diagnostics and not {"model", "networks"}.isdisjoint(document.data):
         raise UserError(f"{path}: this is a recipe; name it by recipe={path}")
-    if found:
-        raise DiagnosticError(found)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
     matrix = Matrix(path.parent)
     fill_matrix(matrix, document.data)
     if matrix.findings:

@@ -68,8 +68,8 @@ def rebuild(bundle: Bundle, arguments: Sequence[str] = ()) -> Rebuilt:
 def refuse_other_versions(bundle: Bundle) -> None:
     """Raise RebuildError if installed Python packages differ from the versions in a bundle."""
     wanted = bundle.manifest["versions"]
-    found = find_package_versions(wanted)
-    others = [f"  {n} {wanted[n]}, here is {v}" for n, v in found.items() if v != wanted[n]]
+    installed = find_package_versions(wanted)
+    others = [f"  {n} {wanted[n]}, here is {v}" for n, v in installed.items() if v != wanted[n]]
     if others:
         head = f"{bundle.path} was built with other versions; install these to rebuild it:"
         raise RebuildError("\n".join([head, *others]))

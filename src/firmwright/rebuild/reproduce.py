@@ -85,9 +85,9 @@ def reproduce(job: Job) -> None:
     from firmwright.bundle.first_difference import digest_files, find_first
 
     if find_first(ours, theirs) or ours != theirs:
-        found = [explain(job, first, second), f"both builds are kept in {scratch}"]
+        lines = [explain(job, first, second), f"both builds are kept in {scratch}"]
         archives = (first / job.bundle.name, second / job.bundle.name)
-        raise UserError("\n".join([*found, *write_all_differences(scratch, *archives)]))
+        raise UserError("\n".join([*lines, *write_all_differences(scratch, *archives)]))
     shutil.rmtree(scratch)
     varied = [*EVERYWHERE, *other.wrappers, *([INSTALLATION] if other.installation else [])]
     job.note(f"varied: {', '.join(varied)}")
@@ -120,8 +120,8 @@ def build(job: Job, scratch: Path, variation: Variation) -> Path:
     stated = variation.variables.items()
     environment = {name: value and value.format(scratch=scratch) for name, value in stated}
     if variation.installation:
-        found = [str(variation.installation), os.environ.get("PYTHONPATH")]
-        environment["PYTHONPATH"] = os.pathsep.join(filter(None, found))
+        folders = [str(variation.installation), os.environ.get("PYTHONPATH")]
+        environment["PYTHONPATH"] = os.pathsep.join(filter(None, folders))
     outdir = folder / "build"
     arguments = [f"recipe={':'.join(files)}", f"outdir={outdir}"]
     arguments += [f"{name}={value}" for name, value in job.overrides.items()]
@@ -181,11 +181,11 @@ def explain(job: Job, first: Path, second: Path) -> str:
         ours, theirs = read_folder(first / scratch), read_folder(second / scratch)
         for files in (ours, theirs):
             files.pop(INDEX_FILE, None)
-        if found := find_first(ours, theirs):
-            return f"two builds differ, first in the stage {name}: {found}"
+        if difference := find_first(ours, theirs):
+            return f"two builds differ, first in the stage {name}: {difference}"
     ours, theirs = (read_result(folder / job.bundle.name) for folder in (first, second))
-    found = find_first(ours, theirs)
-    return f"two builds differ, but all of their stages are equal: {found or 'in their bytes'}"
+    difference = find_first(ours, theirs)
+    return f"two builds differ, but all of their stages are equal: {difference or 'in their bytes'}"
 
 
 def write_all_differences(scratch: Path, first: Path, second: Path) -> Iterator[str]:

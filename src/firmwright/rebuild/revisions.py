@@ -41,14 +41,14 @@ def check_out(revision: str, folder: Path) -> Path:
     objects writes the files. Therefore git runs only the filters of the user and the system, and no
     hook, filter or monitor of this repository's configuration. Raises UserError if git fails.
     """
-    found = run_git("rev-parse", "--verify", "--end-of-options", revision)
+    commit = run_git("rev-parse", "--verify", "--end-of-options", revision)
     form = run_git("rev-parse", "--show-object-format")
     scratch = Path(run_git("rev-parse", "--path-format=absolute", "--git-common-dir"))
     with TemporaryDirectory(prefix="firmwright-git-") as empty:
         run_git("init", "--quiet", "--bare", "--template=", f"--object-format={form}", empty)
         Path(empty, "objects/info/alternates").write_text(f"{scratch / 'objects'}\n")
         stored = Path(empty, "files.tar")
-        arguments = ("archive", "--format=tar", f"--output={stored}", found)
+        arguments = ("archive", "--format=tar", f"--output={stored}", commit)
         run_git("--git-dir", empty, "-c", f"lfs.storage={scratch / 'lfs'}", *arguments)
         folder.mkdir(parents=True)
         with tarfile.open(stored) as archive:

@@ -137,12 +137,12 @@ def name_recipes(jobs: Sequence[Job]) -> list[str]:
 
 def list_fetched(jobs: Sequence[Job]) -> dict[str, VendoredFile]:
     """Map names in the folder to the files that recipes identify with digests."""
-    found: dict[str, VendoredFile] = {}
+    files: dict[str, VendoredFile] = {}
     for stated in (each for job in jobs for each in find_digests(job.recipe.data)):
         file = DataFile(url=stated.get("url"), sha256=stated["sha256"], name=stated.get("name"))
         name, digest = Path(file.display_name).name, stated["sha256"].lower()
-        found[f"{MIRROR}/{digest[:16]}/{name}"] = VendoredFile(digest, name, url=file.url)
-    return found
+        files[f"{MIRROR}/{digest[:16]}/{name}"] = VendoredFile(digest, name, url=file.url)
+    return files
 
 
 def find_digests(data: Any) -> Iterator[dict[str, Any]]:

@@ -62,8 +62,8 @@ def remove_listed(folder: Path) -> None:
 
 def pin_installed() -> list[str]:
     """Return ``name==version`` for each installed package except firmwright."""
-    found = {canonicalize_name(each.name): each.version for each in distributions() if each.name}
-    return [f"{name}=={text}" for name, text in sorted(found.items()) if name != "firmwright"]
+    versions = {canonicalize_name(each.name): each.version for each in distributions() if each.name}
+    return [f"{name}=={text}" for name, text in sorted(versions.items()) if name != "firmwright"]
 
 
 def pin_requirements() -> list[str]:
@@ -89,12 +89,12 @@ def list_missing(folder: Path, requirements: Iterable[str]) -> list[str]:
     A requirement whose wheels are only for other platforms is missing, and the text names a wheel.
     """
     stated = (folder / LIST).read_text("utf-8").splitlines() if (folder / LIST).is_file() else []
-    found = [*list_wheels(folder)]
+    wheels = [*list_wheels(folder)]
     pinned = dict(pin.split("==") for pin in pin_installed())
     names = [canonicalize_name(re.split(r"[^\w.-]", text)[0]) for text in requirements]
     wanted = {f"{name}=={pinned[name]}" for name in names if name in pinned}
-    wanted -= {line.split()[0] for line in found}
-    wanted |= {line.split()[0] for line in {*stated} ^ {*found}}
+    wanted -= {line.split()[0] for line in wheels}
+    wanted |= {line.split()[0] for line in {*stated} ^ {*wheels}}
     return sorted(wanted | {*list_foreign(folder)})
 
 

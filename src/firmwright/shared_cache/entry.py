@@ -95,11 +95,11 @@ def decode(data: bytes, key: str) -> Entry:
     """
     try:
         record = json.loads(read_bytes(data, STDOUT_RAW))
-        found, notes, digest = record["key"], tuple(map(str, record["notes"])), record["sha256"]
+        own_key, notes, digest = record["key"], tuple(map(str, record["notes"])), record["sha256"]
         files = tuple(map(decode_file, read_all(data, OUTPUT_FILES)))
     except (ValueError, KeyError, TypeError, RecursionError):
         raise CacheError("not an entry of a stage") from None
-    if found != key:
+    if own_key != key:
         raise CacheError("the entry of another stage")
     check_paths(file.path for file in files)
     entry = Entry(key, files, notes)
@@ -130,11 +130,11 @@ def read_all(message: bytes, field: int) -> list[bytes]:
 
 def read_number(message: bytes, field: int) -> int:
     """Return the last value of a field, or 0 if the field is missing."""
-    found = 0
+    last_value = 0
     for number, value in find_fields(BytesIO(message), (0, len(message))):
         if number == field and isinstance(value, int):
-            found = value
-    return found
+            last_value = value
+    return last_value
 
 
 def check_paths(paths: Iterable[str]) -> None:
