@@ -194,15 +194,15 @@ class Graph:
     def _expect(
         self, value: Any, name: str, role: str, dtype: str, axes: int | None = None
     ) -> None:
-        found = (
+        actual = (
             (value.dtype, value.ndim)
             if isinstance(value, np.ndarray)
             else get_dtype_and_rank(value)
         )
-        if str(found[0]) != dtype or axes not in (None, found[1]):
+        if str(actual[0]) != dtype or axes not in (None, actual[1]):
             wanted = dtype if axes is None else f"{dtype} with {axes} axes"
             raise UserError(
-                f"{name}: {role}: expected {wanted}, found {found[0]} with {found[1]} axes"
+                f"{name}: {role}: expected {wanted}, found {actual[0]} with {actual[1]} axes"
             )
 
     def _expect_sums_fit(self, name: str, weights: Array, bias: Array | None) -> None:

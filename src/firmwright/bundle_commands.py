@@ -52,11 +52,11 @@ def run_command(options: argparse.Namespace) -> int:
 
 
 def run_inspect(options: argparse.Namespace) -> int:
-    found = inspect_file(options.file)
+    inspection = inspect_file(options.file)
     if options.json:
-        print(format_record(found, "inspection.schema.json"), end="")
+        print(format_record(inspection, "inspection.schema.json"), end="")
     else:
-        print(format_inspection(found))
+        print(format_inspection(inspection))
     return 0
 
 
@@ -65,16 +65,16 @@ def run_diff(options: argparse.Namespace) -> int:
         refused = list_refusals(options)
         before = open_bundle(options.before, Path(folder, "before"), refused)
         after = open_bundle(options.after, Path(folder, "after"), refused)
-    found = compare_bundles(before, after)
+    difference = compare_bundles(before, after)
     if options.json:
-        print(format_record(found, "difference.schema.json"), end="")
+        print(format_record(difference, "difference.schema.json"), end="")
     elif options.html:
-        write_page(options.html, render_bundles(before, after, found))
+        write_page(options.html, render_bundles(before, after, difference))
         print(f"wrote {options.html}")
     else:
-        text = format_markdown(found) if options.markdown else format_difference(found)
+        text = format_markdown(difference) if options.markdown else format_difference(difference)
         print(text)
-    return SAME if found.is_same else DIFFERS
+    return SAME if difference.is_same else DIFFERS
 
 
 def list_refusals(options: argparse.Namespace) -> list[str]:
@@ -138,8 +138,8 @@ def run_verify(options: argparse.Namespace) -> int:
 
 
 def print_verification(path: Path, failure: str) -> None:
-    found = Verification(str(path), not failure, read_bundle(path).sha256, failure)
-    print(format_record(found, "verification.schema.json"), end="")
+    verification = Verification(str(path), not failure, read_bundle(path).sha256, failure)
+    print(format_record(verification, "verification.schema.json"), end="")
 
 
 def run_rebuild(options: argparse.Namespace) -> int:
@@ -188,7 +188,7 @@ def run_measure(options: argparse.Namespace) -> int:
         raise UserError(f"--output: {written} is the log or the bundle; choose another file")
     log = CycleLog(options.log, bundle.manifest["build_id"], *list_measured(bundle))
     measured = log.read(content.decode("utf-8", "replace"))
-    found = Measurement(
+    measurement = Measurement(
         board=options.board,
         clock=None if options.clock is None else read_clock(options.clock),
         passes=log.passes,
@@ -197,9 +197,9 @@ def run_measure(options: argparse.Namespace) -> int:
         log_sha256=hashlib.sha256(content).hexdigest(),
         layers=tuple(measured),
     )
-    print(format_measurement(found, bundle.manifest))
+    print(format_measurement(measurement, bundle.manifest))
     if options.output:
-        write_page(options.output, format_yaml(found))
+        write_page(options.output, format_yaml(measurement))
         print(f"wrote {options.output}")
     return 0
 

@@ -109,8 +109,8 @@ def release_folder(folder: Path) -> None:
 
 def describe_foreign(folder: Path, foreign: Sequence[str]) -> str:
     """Return the message about the foreign files in a folder, or about a file in its place."""
-    found = "this" if foreign == ["."] else shorten(foreign)
-    return f"{folder}: no build of this version wrote {found}; move it elsewhere or remove it"
+    names = "this" if foreign == ["."] else shorten(foreign)
+    return f"{folder}: no build of this version wrote {names}; move it elsewhere or remove it"
 
 
 def shorten(names: Sequence[str]) -> str:

@@ -128,8 +128,8 @@ def to_printable(text: str) -> str:
     return CONTROLS.sub(escape_character, text)
 
 
-def escape_character(found: re.Match[str]) -> str:
-    units = found[0].encode("utf-16-be", "surrogatepass").hex()
+def escape_character(match: re.Match[str]) -> str:
+    units = match[0].encode("utf-16-be", "surrogatepass").hex()
     return "".join(f"\\u{units[start : start + 4]}" for start in range(0, len(units), 4))
 
 

@@ -47,8 +47,8 @@ class CompiledModel(BackendRep):
             names = [tensor.name for tensor in interface.inputs]
             inputs = dict(zip(names, inputs, strict=True))
         sample = {name: to_bytes(np.asarray(value)) for name, value in inputs.items()}
-        (found,) = self.made.run([sample]).outputs
-        return tuple(to_model_type(a, t) for a, t in zip(found, interface.outputs, strict=True))
+        (outputs,) = self.made.run([sample]).outputs
+        return tuple(to_model_type(a, t) for a, t in zip(outputs, interface.outputs, strict=True))
 
 
 class FirmwrightBackend(Backend):

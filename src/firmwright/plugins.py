@@ -19,8 +19,8 @@ read_version = cache(version)
 
 @cache
 def find_plugins(group: str) -> EntryPoints:
-    found: EntryPoints = read_plugins().select(group=group)
-    return found
+    plugins: EntryPoints = read_plugins().select(group=group)
+    return plugins
 
 
 @cache

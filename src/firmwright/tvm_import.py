@@ -35,10 +35,10 @@ def check_versions() -> None:
     """Raise WrongVersionError with the found and the expected versions if the versions differ."""
     wrong = [each for each in find_versions() if each[1] != each[2]]
     if wrong:
-        found = ", ".join(f"{name} {version}" for name, version, _ in wrong)
+        installed = ", ".join(f"{name} {version}" for name, version, _ in wrong)
         pinned = " ".join(f"{name}=={wanted}" for name, _, wanted in wrong)
         raise WrongVersionError(
-            f"wrong version of TVM (found {found}); expected {pinned}; "
+            f"wrong version of TVM (found {installed}); expected {pinned}; "
             f"run python -m pip install {pinned}"
         )
 

@@ -20,7 +20,7 @@ def find_config_folder() -> Path | None:
 
 def _find(folder: Callable[[str], Path]) -> Path | None:
     try:
-        found = folder("firmwright")
+        path = folder("firmwright")
     except RuntimeError:
         return None
-    return found if found.is_absolute() else None  # older versions return "~/.cache"
+    return path if path.is_absolute() else None  # older versions return "~/.cache"

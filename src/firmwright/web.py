@@ -134,5 +134,5 @@ def describe(error: BaseException) -> str:
     if cut is not None and cut.expected is not None:
         sent = cut.partial if isinstance(cut.partial, int) else len(cut.partial)
         return f"the server sent {sent:,} of {sent + cut.expected:,} bytes"
-    found = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
-    return f"the server does not answer ({found[1] if found else type(error).__name__})"
+    match = re.search(r"\[Errno -?\d+\] ([^'\")]+)", str(error))
+    return f"the server does not answer ({match[1] if match else type(error).__name__})"

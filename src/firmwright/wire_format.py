@@ -24,8 +24,8 @@ class NotProtobufError(ValueError):
 
 def find_parts(stream: BinaryIO, span: Span, number: int) -> Iterator[Span]:
     """Yield the position of each field with this number in the message at ``span``."""
-    for found, value in find_fields(stream, span):
-        if found == number and isinstance(value, tuple):
+    for field, value in find_fields(stream, span):
+        if field == number and isinstance(value, tuple):
             yield value
 
 

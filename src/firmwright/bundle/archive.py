@@ -193,8 +193,8 @@ def split_folder(files: Mapping[str, bytes]) -> tuple[str, list[str]]:
     """Return the only folder at the top, and the names of the files in the folder."""
     folders = {PurePosixPath(name).parts[0] for name in files}
     if len(folders) != 1 or any("/" not in name for name in files):
-        found = ", ".join(sorted(folders))
-        raise BrokenBundleError(f"expected one folder that contains all files; found {found}")
+        names = ", ".join(sorted(folders))
+        raise BrokenBundleError(f"expected one folder that contains all files; found {names}")
     (folder,) = folders
     return folder, [name.removeprefix(f"{folder}/") for name in files]
 

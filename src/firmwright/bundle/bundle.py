@@ -85,11 +85,11 @@ def read_json(content: bytes, name: str) -> Any:
     """
 
     def refuse_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        found = dict(pairs)
-        if len(found) != len(pairs):
+        mapping = dict(pairs)
+        if len(mapping) != len(pairs):
             twice = next(key for key, _ in pairs if sum(k == key for k, _ in pairs) > 1)
             raise BrokenBundleError(f"{name}: duplicate key {twice!r}")
-        return found
+        return mapping
 
     def refuse_constant(text: str) -> None:
         raise BrokenBundleError(f"{name}: {text} is not JSON")
@@ -149,18 +149,18 @@ def compare_recipe(manifest: Mapping[str, Any]) -> None:
 def compare_files(manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     """Raise BrokenBundleError if a file is missing, is not listed or differs from its entry."""
     listed = {entry["path"]: (entry["bytes"], entry["sha256"]) for entry in manifest["files"]}
-    found = {
+    contents = {
         name: (len(data), hashlib.sha256(data).hexdigest())
         for name, data in files.items()
         if name != MANIFEST
     }
     wrong = [
-        *(f"  {name} is missing" for name in sorted({*listed} - {*found})),
-        *(f"  {name} is not listed" for name in sorted({*found} - {*listed})),
+        *(f"  {name} is missing" for name in sorted({*listed} - {*contents})),
+        *(f"  {name} is not listed" for name in sorted({*contents} - {*listed})),
         *(
             f"  {name} has a different digest or size"
-            for name in sorted({*listed} & {*found})
-            if listed[name] != found[name]
+            for name in sorted({*listed} & {*contents})
+            if listed[name] != contents[name]
         ),
     ]
     if wrong:

@@ -101,8 +101,8 @@ def read_license(name: str) -> License:
     for text in stated.get_all("License") or ():
         if text.strip() and "\n" not in text and len(text) <= LONGEST_LICENSE:
             return License(name=text.strip())
-    found = [c for c in stated.get_all("Classifier") or () if c.startswith(LICENSE_CLASSIFIER)]
-    return License(name=found[0].removeprefix(LICENSE_CLASSIFIER)) if found else License()
+    licenses = [c for c in stated.get_all("Classifier") or () if c.startswith(LICENSE_CLASSIFIER)]
+    return License(name=licenses[0].removeprefix(LICENSE_CLASSIFIER)) if licenses else License()
 
 
 def digest_all(digests: Mapping[str, str] | tuple[str, ...]) -> str:

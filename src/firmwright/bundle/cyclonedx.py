@@ -86,7 +86,7 @@ def describe(component: Component, bill: BillOfMaterials) -> dict[str, Any]:
         "licenses": list(list_licenses(component.license)),
         "hashes": [{"alg": "SHA-256", "content": component.sha256}] if component.sha256 else [],
     }
-    found: dict[str, Any] = {
+    record: dict[str, Any] = {
         "type": TYPES[component.kind],
         "bom-ref": make_reference(component),
         "name": component.name,
@@ -94,8 +94,8 @@ def describe(component: Component, bill: BillOfMaterials) -> dict[str, Any]:
     }
     if component.kind == "model" and bill.metrics:
         metrics = [{"type": name, "value": f"{value:g}"} for name, value in bill.metrics.items()]
-        found["modelCard"] = {"quantitativeAnalysis": {"performanceMetrics": metrics}}
-    return found
+        record["modelCard"] = {"quantitativeAnalysis": {"performanceMetrics": metrics}}
+    return record
 
 
 def list_licenses(license: License) -> Iterator[dict[str, Any]]:

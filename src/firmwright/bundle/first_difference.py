@@ -46,8 +46,8 @@ def explain_json(first: bytes, second: bytes) -> str:
 def explain_archive(first: bytes, second: bytes) -> str:
     _, ours = read_archive(first, "the first archive")
     _, theirs = read_archive(second, "the second archive")
-    found = find_first(ours, theirs)
-    return f"in it {found}" if found else "the same files, compressed differently"
+    difference = find_first(ours, theirs)
+    return f"in it {difference}" if difference else "the same files, compressed differently"
 
 
 def explain_image(first: bytes, second: bytes) -> str:

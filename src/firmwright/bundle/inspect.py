@@ -46,8 +46,8 @@ def inspect_file(path: Path) -> Inspection:
         image = inspect_image(content, path.name)
         return Inspection(path.name, "elf", len(content), digest, (image,), None)
     if content.startswith(mcuboot.MAGIC):
-        found = mcuboot.read_mcuboot_image(content, path.name)
-        return Inspection(path.name, "mcuboot", len(content), digest, (), None, found)
+        boot_image = mcuboot.read_mcuboot_image(content, path.name)
+        return Inspection(path.name, "mcuboot", len(content), digest, (), None, boot_image)
     if content.startswith(network_image.MAGIC):
         network = inspect_network(content, path.name)
         return Inspection(path.name, "network", len(content), digest, (), None, network=network)
@@ -75,9 +75,11 @@ def inspect_archive(content: bytes, path: Path) -> InspectedArchive | None:
     for name in target_names():
         module, _, function = load_target(name).archive_reader.partition(":")
         if module:
-            found: InspectedArchive | None = getattr(import_module(module), function)(content, path)
-            if found:
-                return found
+            archive: InspectedArchive | None = getattr(import_module(module), function)(
+                content, path
+            )
+            if archive:
+                return archive
     return None
 
 
@@ -119,12 +121,12 @@ def compare_bundles(before: Bundle, after: Bundle) -> Difference:
     return Difference(*names, before.sha256, after.sha256, verdict, changes)
 
 
-def render_bundles(before: Bundle, after: Bundle, found: Difference) -> str:
+def render_bundles(before: Bundle, after: Bundle, difference: Difference) -> str:
     """Return the page that compares two bundles.
 
     Raises BrokenBundleError if a report cannot be read.
     """
-    return render_comparison(read_report(before), read_report(after), found)
+    return render_comparison(read_report(before), read_report(after), difference)
 
 
 def read_report(bundle: Bundle) -> Report:

@@ -98,8 +98,8 @@ def read_area(
     content: bytes, start: int, mark: int, size: int | None
 ) -> Iterator[tuple[int, bytes]]:
     """Yield the type and the data of each entry in an area. ``size`` is the size in the header."""
-    found, total = AREA.unpack_from(content, start)
-    if found != mark or size not in (None, total) or start + total > len(content):
+    stored_mark, total = AREA.unpack_from(content, start)
+    if stored_mark != mark or size not in (None, total) or start + total > len(content):
         raise ValueError(f"no area of entries at byte {start:,}")
     offset, end = start + AREA.size, start + total
     while offset < end:

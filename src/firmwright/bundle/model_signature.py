@@ -126,9 +126,9 @@ def read_model_key(path: Path) -> Any:
     key = load_public_key(path)
     curve = getattr(getattr(key, "curve", None), "name", "")
     if curve not in HASHES:
-        found = f"found one on {curve}" if curve else "found another kind"
+        problem = f"found one on {curve}" if curve else "found another kind"
         raise UserError(
-            f"{path}: expected a key on {', '.join(HASHES)}, which signs models; {found}"
+            f"{path}: expected a key on {', '.join(HASHES)}, which signs models; {problem}"
         )
     return key
 

@@ -67,13 +67,13 @@ class Reference:
 
 def parse_reference(text: str) -> Reference:
     """Return the parts of ``registry.example/team/net:1.2``. Raises UserError for other forms."""
-    found = REFERENCE.fullmatch(text)
-    if found is None:
+    match = REFERENCE.fullmatch(text)
+    if match is None:
         raise UserError(
             f"'{text}' is not an address in a registry; expected HOST/NAME:TAG, as in "
             "registry.example/team/digits:1.2, or HOST/NAME@sha256:DIGEST; names are in lower case"
         )
-    return Reference(found["host"], found["name"], found["tag"] or found["digest"])
+    return Reference(match["host"], match["name"], match["tag"] or match["digest"])
 
 
 class Descriptor(msgspec.Struct, rename="camel", omit_defaults=True, frozen=True, kw_only=True):
@@ -148,12 +148,12 @@ class Registry:
         if answer.status_code == 404:
             return None
         self.require(answer, content, 200)
-        found = describe(content, answer.headers.get("Content-Type", ""))
-        if version.startswith("sha256:") and found.digest != version:
+        descriptor = describe(content, answer.headers.get("Content-Type", ""))
+        if version.startswith("sha256:") and descriptor.digest != version:
             raise BrokenBundleError(
-                f"{shown}: the registry returned another digest, {found.digest}; try again"
+                f"{shown}: the registry returned another digest, {descriptor.digest}; try again"
             )
-        return decode(content, record, shown), found
+        return decode(content, record, shown), descriptor
 
     def put_manifest(self, content: OciManifest | Index, version: str = "") -> Descriptor:
         """Put a manifest or an index under a tag, or under its digest if the tag is empty."""
@@ -185,9 +185,11 @@ class Registry:
         url = f"{self.address}/blobs/{wanted.digest}"
         answer, content = self.ask("GET", url, max(wanted.size, MAX_ANSWER_BYTES))
         self.require(answer, content, 200)
-        found = describe(content, wanted.media_type)
-        if (found.digest, found.size) != (wanted.digest, wanted.size):
-            raise BrokenBundleError(f"{shown}: digest mismatch in {found.size:,} bytes; try again")
+        descriptor = describe(content, wanted.media_type)
+        if (descriptor.digest, descriptor.size) != (wanted.digest, wanted.size):
+            raise BrokenBundleError(
+                f"{shown}: digest mismatch in {descriptor.size:,} bytes; try again"
+            )
         return content
 
     def put_blob(self, content: bytes, media_type: str) -> Descriptor:
@@ -212,7 +214,7 @@ class Registry:
         A registry without lists of references answers with 404 or with an HTML page.
         """
         first = url = f"{self.address}/referrers/{digest}"
-        found: list[Descriptor] = []
+        referrers: list[Descriptor] = []
         for _ in range(MAX_PAGES):
             accepted = {"Accept": INDEX_TYPE}
             answer, content = self.ask("GET", url, MAX_MANIFEST_BYTES, headers=accepted)
@@ -220,10 +222,10 @@ class Registry:
             if answer.status_code == 404 or (answer.status_code == 200 and kind != INDEX_TYPE):
                 return self.list_tagged(digest)
             self.require(answer, content, 200)
-            found += decode(content, Index, f"{self.shown}, referrers").manifests
+            referrers += decode(content, Index, f"{self.shown}, referrers").manifests
             following = answer.links.get("next", {}).get("url")
             if following is None:
-                return found
+                return referrers
             url = f"{first}?{urlsplit(following).query}"  # stay on this host
         raise BrokenBundleError(
             f"{self.shown}: more than {MAX_PAGES} pages of references to one manifest; delete "
@@ -235,8 +237,8 @@ class Registry:
 
         Registries without lists need this tag.
         """
-        found = self.get_manifest(digest.replace(":", "-"), Index)
-        return found[0].manifests if found else []
+        pair = self.get_manifest(digest.replace(":", "-"), Index)
+        return pair[0].manifests if pair else []
 
     def tag_referrer(self, content: OciManifest, described: Descriptor) -> None:
         """Add a reference to the manifest's tag, for a registry without lists of references."""
@@ -297,8 +299,8 @@ class Registry:
             {key: parameters[key] for key in ("service", "scope") if parameters.get(key)}
         )
         url = location._replace(query=asked).geturl()
-        found = decode(web.download(self.session, url, MAX_ANSWER_BYTES), Token, url)
-        token = found.token or found.access_token
+        answer = decode(web.download(self.session, url, MAX_ANSWER_BYTES), Token, url)
+        token = answer.token or answer.access_token
         return token if token.isprintable() and token.isascii() else ""
 
     def require(self, answer: Response, content: bytes, status: int) -> None:

@@ -50,13 +50,13 @@ def verify_bundle(path: Path, policy: Path, envelope: Path) -> Bundle:
 def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
     """Yield the keys of the policy that the bundle does not meet."""
     manifest = bundle.manifest
-    found = {
+    values = {
         "name": manifest["name"],
         "platform": manifest["platform"],
         "recipe": manifest["recipe"]["sha256"],
         "model": manifest["model"]["sha256"],
     }
-    for key, value in found.items():
+    for key, value in values.items():
         if policy.data.get(key, value) != value:
             yield policy.make_diagnostic((key,), f"{bundle.path} has {value}; {CORRECT}")
     counter = manifest["recipe"]["resolved"].get("counter", 0)
@@ -66,7 +66,7 @@ def find_unmet(bundle: Bundle, policy: Document) -> Iterator[Diagnostic]:
         )
     if "licenses" in policy.data:
         allowed = policy.data["licenses"]
-        wrong = [f"{n} ({found})" for n, found in list_licenses(bundle) if found not in allowed]
+        wrong = [f"{n} ({terms})" for n, terms in list_licenses(bundle) if terms not in allowed]
         if wrong:
             message = (
                 f"{bundle.path} contains {', '.join(wrong)}, which the list does not contain; "

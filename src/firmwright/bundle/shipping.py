@@ -100,10 +100,10 @@ def pull_bundle(reference: Reference, folder: Path) -> Iterator[str]:
     not a bundle, and UserError if a different file exists at the bundle's path.
     """
     registry = Registry(reference)
-    found = registry.get_manifest(reference.version, OciManifest)
-    if found is None:
+    pair = registry.get_manifest(reference.version, OciManifest)
+    if pair is None:
         raise UserError(f"{reference}: not found; check the name and the tag")
-    manifest, described = found
+    manifest, described = pair
     content = get_layer(registry, manifest, BUNDLE_TYPE, MAX_PACKED_BYTES)
     bundle = parse_bundle(content, Path(str(reference)))
     path = folder / f"{bundle.folder}.tar.gz"
@@ -128,18 +128,18 @@ def get_signatures(
     registry: Registry, bundle: Bundle, subject: Descriptor
 ) -> tuple[list[bytes], list[str]]:
     """Return the envelopes for a bundle, and the digests of envelopes for other statements."""
-    found = [
+    referrers = [
         referrer
         for referrer in registry.list_referrers(subject.digest)
         if referrer.artifact_type == SIGNATURE_TYPE
     ]
-    if len(found) > MAX_SIGNATURES:
+    if len(referrers) > MAX_SIGNATURES:
         raise BrokenBundleError(
             f"{registry.shown}: more than {MAX_SIGNATURES} statements refer to {subject.digest}; "
             "delete statements in the registry"
         )
     envelopes, others = [], []
-    for referrer in found:
+    for referrer in referrers:
         envelope = get_referrer(registry, referrer, subject)
         if is_provenance(bundle, envelope, f"{registry.shown}, {referrer.digest}"):
             envelopes.append(envelope)
@@ -150,13 +150,13 @@ def get_signatures(
 
 def get_referrer(registry: Registry, referrer: Descriptor, subject: Descriptor) -> bytes:
     """Return the envelope in an artifact that refers to a bundle's manifest."""
-    found = registry.get_manifest(referrer.digest, OciManifest)
-    if found is None or found[0].subject is None or found[0].subject.digest != subject.digest:
+    pair = registry.get_manifest(referrer.digest, OciManifest)
+    if pair is None or pair[0].subject is None or pair[0].subject.digest != subject.digest:
         raise BrokenBundleError(
             f"{registry.shown}: the registry lists {referrer.digest}, which does not refer to "
             f"{subject.digest}; delete this entry in the registry"
         )
-    return get_layer(registry, found[0], ENVELOPE_TYPE, MAX_ENVELOPE_BYTES)
+    return get_layer(registry, pair[0], ENVELOPE_TYPE, MAX_ENVELOPE_BYTES)
 
 
 def get_layer(registry: Registry, manifest: OciManifest, media_type: str, most: int) -> bytes:

@@ -40,9 +40,9 @@ def sign_bundle(bundle: Bundle, key: Path | None, envelope: Path) -> str:
 
     Raises the errors of :func:`prepare_envelope`.
     """
-    found, signer = prepare_envelope(bundle, key, envelope)
-    found.sign(signer)
-    write_whole(envelope, encode_envelope(found))
+    content, signer = prepare_envelope(bundle, key, envelope)
+    content.sign(signer)
+    write_whole(envelope, encode_envelope(content))
     return str(signer.public_key.keyid)
 
 
@@ -68,26 +68,26 @@ def check_envelope(bundle: Bundle, path: Path) -> Envelope:
 
     Raises UntrustedBundleError if the envelope belongs to another bundle.
     """
-    found = read_envelope(path)
-    if found.payload != encode_statement(make_statement(bundle)):
+    envelope = read_envelope(path)
+    if envelope.payload != encode_statement(make_statement(bundle)):
         raise UntrustedBundleError(
             f"{path}: signed for another bundle; remove it, or name another with --envelope"
         )
-    return found
+    return envelope
 
 
 def split_envelope(bundle: Bundle, path: Path) -> dict[str, bytes]:
     """Map the id of each key to a separate envelope with the key's signature."""
-    found = check_envelope(bundle, path)
+    envelope = check_envelope(bundle, path)
     return {
-        key: encode_envelope(make_envelope(found.payload, {key: signature}))
-        for key, signature in sorted(found.signatures.items())
+        key: encode_envelope(make_envelope(envelope.payload, {key: signature}))
+        for key, signature in sorted(envelope.signatures.items())
     }
 
 
 def is_provenance(bundle: Bundle, envelope: bytes, shown: str) -> bool:
-    found = parse_envelope(envelope, shown)
-    return (found.payload_type, found.payload) == (
+    content = parse_envelope(envelope, shown)
+    return (content.payload_type, content.payload) == (
         PAYLOAD_TYPE, encode_statement(make_statement(bundle))
     )  # fmt: skip
 
@@ -98,16 +98,16 @@ def join_envelopes(envelopes: Sequence[bytes], shown: str) -> bytes | None:
     The statements of all envelopes are equal. Raises BrokenBundleError if two signatures of one key
     differ, because one signature must be wrong.
     """
-    found = [parse_envelope(envelope, shown) for envelope in envelopes]
-    if not found:
+    parsed = [parse_envelope(envelope, shown) for envelope in envelopes]
+    if not parsed:
         return None
     signatures: dict[str, Any] = {}
-    for key, signature in (pair for envelope in found for pair in envelope.signatures.items()):
+    for key, signature in (pair for envelope in parsed for pair in envelope.signatures.items()):
         if signatures.setdefault(key, signature) != signature:
             raise BrokenBundleError(
                 f"{shown}: two signatures of the key {key} differ; {SIGN_AGAIN}"
             )
-    return encode_envelope(make_envelope(found[0].payload, dict(sorted(signatures.items()))))
+    return encode_envelope(make_envelope(parsed[0].payload, dict(sorted(signatures.items()))))
 
 
 def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wanted: int) -> None:
@@ -118,19 +118,19 @@ def verify_signatures(bundle: Bundle, envelope: Path, keys: Sequence[Any], wante
     """
     from securesystemslib.exceptions import VerificationError
 
-    found = read_envelope(envelope)
+    content = read_envelope(envelope)
     try:
-        found.verify(list(keys), wanted)
+        content.verify(list(keys), wanted)
     except VerificationError:
         raise UntrustedBundleError(
             f"{envelope}: fewer than {wanted} of the policy's {len(keys)} keys have signed it; "
             "sign the bundle with more of these keys"
         ) from None
-    if found.payload_type != PAYLOAD_TYPE:
+    if content.payload_type != PAYLOAD_TYPE:
         raise UntrustedBundleError(
-            f"{envelope}: the envelope signs a {found.payload_type!r}, not a bundle; {SIGN_AGAIN}"
+            f"{envelope}: the envelope signs a {content.payload_type!r}, not a bundle; {SIGN_AGAIN}"
         )
-    if found.payload != encode_statement(make_statement(bundle)):
+    if content.payload != encode_statement(make_statement(bundle)):
         raise UntrustedBundleError(
             f"{envelope}: the signatures belong to another bundle, because the provenance does "
             f"not match {bundle.path}; {SIGN_AGAIN}"

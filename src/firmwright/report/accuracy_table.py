@@ -63,11 +63,11 @@ def format_accuracy(record: AccuracyRecord) -> list[str]:
     if record.calibrated:
         lines.insert(0, f"the calibration used {record.calibrated} of these samples; use others")
     for output in record.outputs:
-        found = (
+        texts = (
             f"{name} {format_snr(signal)}, cosine {signal.cosine:.5f}"
             for name, signal in output.signals.items()
         )
-        lines.append(f"SNR of output '{output.name}': {'; '.join(found)}")
+        lines.append(f"SNR of output '{output.name}': {'; '.join(texts)}")
     return [head, *lines]
 
 
@@ -147,10 +147,10 @@ def check_boxes(record: AccuracyRecord, name: str) -> Iterator[str]:
             f"requires {limits.precision:g}"
         )
     first, *_ = boxes.networks.values()
-    least, found = limits.mean_average_precision, rates.mean_average_precision
-    if least is not None and found < least:
+    least, mean_precision = limits.mean_average_precision, rates.mean_average_precision
+    if least is not None and mean_precision < least:
         yield (
-            f"mean average precision of the {name} network is {found:.3f} "
+            f"mean average precision of the {name} network is {mean_precision:.3f} "
             f"({name_reference(record)} {first.mean_average_precision:.3f}) "
             f"at an overlap of {boxes.iou:g}; thresholds.boxes.mean_average_precision requires "
             f"{least:g}"

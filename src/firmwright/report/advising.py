@@ -76,12 +76,12 @@ class AssignedNetwork:
 
         Both calls for a layer are adjacent, so that a device recognizes each layer only once.
         """
-        found = {}
+        estimates = {}
         for region in self.layers:
             device = self.device_of(region)
             cycles = device.estimate_cycles(region, self.module)
-            found[region.name] = cycles, device.suggest(region, self.module) if cycles else ()
-        return found
+            estimates[region.name] = cycles, device.suggest(region, self.module) if cycles else ()
+        return estimates
 
     @cached_property
     def cycles(self) -> Mapping[str, int | None]:
@@ -173,28 +173,30 @@ def advise(
     """
     network = AssignedNetwork(partition, module, mix, timing)
     spent = sum(cost or 0 for cost in network.costs.values())
-    found: list[Advice] = []
+    proposals: list[Advice] = []
     for region in network.layers:
         advice = [*lift_rules(region, network), *speed_up(region, network)]
         if not advice and (network.costs[region.name] or 0) >= BOTTLENECK * spent > 0:
             advice = [shrink(region, network)]
-        found += advice
+        proposals += advice
 
-    merged = merge_alike(found)
+    merged = merge_alike(proposals)
     return tuple(sorted(merged, key=lambda a: (a.stays, -(a.saves or 0), -(a.costs or 0))))
 
 
-def merge_alike(found: Sequence[Advice]) -> list[Advice]:
+def merge_alike(proposals: Sequence[Advice]) -> list[Advice]:
     """Return one advice for each change, and for each case of a known or unknown gain."""
 
     def same_change(advice: Advice) -> tuple[str, str, bool, bool, bool, bool]:
         unknown = advice.saves is None, advice.costs is None
         return advice.change, advice.device, advice.moves, advice.stays, *unknown
 
-    return [merge(list(each)) for _, each in groupby(sorted(found, key=same_change), same_change)]
+    return [
+        merge(list(each)) for _, each in groupby(sorted(proposals, key=same_change), same_change)
+    ]
 
 
-def merge(found: Sequence[Advice]) -> Advice:
+def merge(proposals: Sequence[Advice]) -> Advice:
     """Return one advice for layers with equal changes."""
 
     def add(amounts: Sequence[float | None]) -> float | None:
@@ -202,11 +204,11 @@ def merge(found: Sequence[Advice]) -> Advice:
         return sum(known) if known else None
 
     return replace(
-        found[0],
-        layers=tuple(layer for advice in found for layer in advice.layers),
-        saves=add([advice.saves for advice in found]),
-        costs=add([advice.costs for advice in found]),
-        crossings=sum(advice.crossings for advice in found),
+        proposals[0],
+        layers=tuple(layer for advice in proposals for layer in advice.layers),
+        saves=add([advice.saves for advice in proposals]),
+        costs=add([advice.costs for advice in proposals]),
+        crossings=sum(advice.crossings for advice in proposals),
     )
 
 
@@ -312,8 +314,8 @@ def shrink(region: Region, network: AssignedNetwork) -> Advice:
 
     The network's outputs do not change.
     """
-    found = [] if "end" in network.find_ends(region) else [*speed_up(region, network, True)]
-    return found[0] if found else network.make_remark(NOTHING, region)
+    proposals = [] if "end" in network.find_ends(region) else [*speed_up(region, network, True)]
+    return proposals[0] if proposals else network.make_remark(NOTHING, region)
 
 
 End = Literal["start", "end"]

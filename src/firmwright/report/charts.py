@@ -167,16 +167,16 @@ def draw_buffer(buffer: Buffer, memory: Memory, size: int) -> ChartBox:
 
 def draw_roofline(report: Report) -> Roofline | None:
     """Return each layer's position below the roofs, or None if no layer has MACs and cycles."""
-    found = [
+    positions = [
         (layer, layer.macs / layer.size.moved, layer.macs / layer.length)
         for layer in report.layers
         if layer.macs and layer.length
     ]
-    if not found:
+    if not positions:
         return None
     ridges = [(r.macs_per_cycle / r.bytes_per_cycle, r.macs_per_cycle) for r in report.roofs]
-    across = [x for _, x, _ in found] + [x for x, _ in ridges]
-    upwards = [y for _, _, y in found] + [y for _, y in ridges]
+    across = [x for _, x, _ in positions] + [x for x, _ in ridges]
+    upwards = [y for _, _, y in positions] + [y for _, y in ridges]
     left, right = floor(log10(min(across))), ceil(log10(max(across)) + 1e-9)
     bottom, top = floor(log10(min(upwards))), ceil(log10(max(upwards)) + 1e-9)
 
@@ -191,7 +191,7 @@ def draw_roofline(report: Report) -> Roofline | None:
             *locate(x, y), 0, 0, name_style(report.devices, layer.device),
             f"{layer.title}: {y:.3g} MACs a cycle, {x:.3g} MACs a byte", layer.number,
         )
-        for layer, x, y in found
+        for layer, x, y in positions
     )  # fmt: skip
 
     def draw_roof(roof: Roof) -> list[ChartLine]:

@@ -173,13 +173,13 @@ def align_layers(
 
 def find_milestones(layers: Sequence[ComparedLayer], common: set[str]) -> dict[frozenset[str], int]:
     """Return the number of layers after which each set of operators is done."""
-    found: dict[frozenset[str], int] = {}
+    milestones: dict[frozenset[str], int] = {}
     done: frozenset[str] = frozenset()
     for count, layer in enumerate(layers, 1):
         done |= common.intersection(layer.sources)
         if done:
-            found.setdefault(done, count)
-    return found
+            milestones.setdefault(done, count)
+    return milestones
 
 
 RowT = TypeVar("RowT", bound=TimeRow | CostRow)

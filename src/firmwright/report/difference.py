@@ -177,31 +177,31 @@ FOLDED = ("inputs", "files")
 """The areas that contain digests. In Markdown, the reader opens their tables."""
 
 
-def format_difference(found: Difference) -> str:
-    if found.is_same:
-        return f"same: {found.before_sha256}"
+def format_difference(difference: Difference) -> str:
+    if difference.is_same:
+        return f"same: {difference.before_sha256}"
     lines: list[str] = []
-    if not found.changes:
+    if not difference.changes:
         lines += ["The contents are equal; the archives were compressed differently.", ""]
-    changes = (*found.verdict, *found.changes)
+    changes = (*difference.verdict, *difference.changes)
     for area, each in groupby(changes, key=lambda change: change.area):
         rows = [(f"  {c.name}", show(c.before), "→", show(c.after), rate(c)) for c in each]
         lines += [area, *align_columns(rows, "<><<<"), ""]
-    lines += [f"before  {found.before_sha256}  {found.before}"]
-    lines += [f"after   {found.after_sha256}  {found.after}"]
+    lines += [f"before  {difference.before_sha256}  {difference.before}"]
+    lines += [f"after   {difference.after_sha256}  {difference.after}"]
     return "\n".join(lines)
 
 
-def format_markdown(found: Difference) -> str:
+def format_markdown(difference: Difference) -> str:
     """Return the differences in Markdown, for a comment on a pull request."""
-    names = f"`{found.before}` and `{found.after}`"
-    if found.is_same:
-        return f"**Same bundle:** {names} (`{found.before_sha256[:12]}`)."
-    lines = [f"**Bundles differ:** {names} (`{found.before_sha256[:12]}` → "
-             f"`{found.after_sha256[:12]}`)."]  # fmt: skip
-    if not found.changes:
+    names = f"`{difference.before}` and `{difference.after}`"
+    if difference.is_same:
+        return f"**Same bundle:** {names} (`{difference.before_sha256[:12]}`)."
+    lines = [f"**Bundles differ:** {names} (`{difference.before_sha256[:12]}` → "
+             f"`{difference.after_sha256[:12]}`)."]  # fmt: skip
+    if not difference.changes:
         lines += ["", "The contents are equal; the archives were compressed differently."]
-    changes = (*found.verdict, *found.changes)
+    changes = (*difference.verdict, *difference.changes)
     for area, each in groupby(changes, key=lambda change: change.area):
         folded = area in FOLDED
         lines += ["", f"<details><summary>{area}</summary>"] if folded else []

@@ -87,10 +87,10 @@ def make_cost(called: bool, ports: Iterable[Tensor], work: float, timing: Timing
 
 
 def sum_costs(costs: Iterable[Cost]) -> Cost:
-    found = list(costs)
+    listed = list(costs)
     return Cost(
-        crossings=sum(c.crossings for c in found),
-        bytes=sum(c.bytes for c in found),
-        work_us=round(sum(c.work_us for c in found), US_DECIMALS),
-        calls_us=round(sum(c.calls_us for c in found), US_DECIMALS),
+        crossings=sum(c.crossings for c in listed),
+        bytes=sum(c.bytes for c in listed),
+        work_us=round(sum(c.work_us for c in listed), US_DECIMALS),
+        calls_us=round(sum(c.calls_us for c in listed), US_DECIMALS),
     )

@@ -108,25 +108,28 @@ class Inspection:
     archive: InspectedArchive | None = None
 
 
-def format_inspection(found: Inspection) -> str:
-    head = [("file", f"{found.file} ({found.bytes:,} bytes)"), ("sha256", found.sha256)]
+def format_inspection(inspection: Inspection) -> str:
+    head = [
+        ("file", f"{inspection.file} ({inspection.bytes:,} bytes)"),
+        ("sha256", inspection.sha256),
+    ]
     parts = []
-    if found.manifest is not None:
-        several = "networks" in found.manifest
-        head += (describe_networks if several else describe_manifest)(found.manifest)
-        parts += [] if several else [["layers by device", *list_layers(found.manifest)]]
-        parts.append(["files", *list_files(found.manifest)])
-    if found.mcuboot is not None:
-        head += describe_mcuboot(found.mcuboot)
+    if inspection.manifest is not None:
+        several = "networks" in inspection.manifest
+        head += (describe_networks if several else describe_manifest)(inspection.manifest)
+        parts += [] if several else [["layers by device", *list_layers(inspection.manifest)]]
+        parts.append(["files", *list_files(inspection.manifest)])
+    if inspection.mcuboot is not None:
+        head += describe_mcuboot(inspection.mcuboot)
         rows = [("entry", "bytes", "content")]
-        rows += [(e.kind, f"{e.bytes:,}", e.content) for e in found.mcuboot.entries]
+        rows += [(e.kind, f"{e.bytes:,}", e.content) for e in inspection.mcuboot.entries]
         parts.append(align_columns(rows, "<><"))
-    if found.network is not None:
-        head += describe_network(found.network)
-    if found.archive is not None:
-        head += describe_archive(found.archive)
-        parts += list_contents(found.archive)
-    parts = [align_columns(head, "<<"), *map(describe_image, found.images), *parts]
+    if inspection.network is not None:
+        head += describe_network(inspection.network)
+    if inspection.archive is not None:
+        head += describe_archive(inspection.archive)
+        parts += list_contents(inspection.archive)
+    parts = [align_columns(head, "<<"), *map(describe_image, inspection.images), *parts]
     return "\n\n".join("\n".join(lines) for lines in parts)
 
 
@@ -185,8 +188,12 @@ def describe_networks(manifest: Manifest) -> Iterator[tuple[str, str]]:
     yield "run", "at the same time" if manifest["concurrent"] else "one after the other"
     agreed = manifest["run"]["networks"] if manifest["run"] else {}
     for name, network in manifest["networks"].items():
-        found = agreed.get(name)
-        differ = f", {found['differences']:,} of {found['values']:,} values differ" if found else ""
+        agreement = agreed.get(name)
+        differ = (
+            f", {agreement['differences']:,} of {agreement['values']:,} values differ"
+            if agreement
+            else ""
+        )
         yield name, f"{network['bundle']}, arena {network['arena_bytes']:,} bytes{differ}"
 
 

@@ -38,11 +38,11 @@ class Measurement:
     layers: tuple[MeasuredCycles, ...]
 
 
-def format_measurement(found: Measurement, manifest: Mapping[str, Any]) -> str:
+def format_measurement(measurement: Measurement, manifest: Mapping[str, Any]) -> str:
     expected = list_expected(manifest)
     head = ["layer", "measured", "least", "most", *(["expected", "ratio"] if expected else [])]
     rows = [head]
-    for layer in found.layers:
+    for layer in measurement.layers:
         row = [layer.name, *(f"{number:,}" for number in (layer.mean, layer.least, layer.most))]
         if expected:
             wanted = expected[layer.name]
@@ -50,18 +50,21 @@ def format_measurement(found: Measurement, manifest: Mapping[str, Any]) -> str:
         rows.append(row)
     source = f"; expected {manifest['timeline']['source']}" if expected else ""
     return "\n".join(
-        [f"measured: {describe(found)}{source}", *align_columns(rows, "<" + ">" * (len(head) - 1))]
+        [
+            f"measured: {describe(measurement)}{source}",
+            *align_columns(rows, "<" + ">" * (len(head) - 1)),
+        ]
     )
 
 
-def describe(found: Measurement) -> str:
+def describe(measurement: Measurement) -> str:
     """Return a text such as ``168,000 cycles, 1.00 ms at 168 MHz (Nucleo, mean of 3 passes)``."""
-    total, time = found.layers[-1].mean, ""
-    if found.clock:
-        milliseconds = format_milliseconds(total * 1000 / found.clock)
-        time = f", {milliseconds} at {format_frequency(found.clock)}"
-    passes = "1 pass" if found.passes == 1 else f"mean of {found.passes} passes"
-    return f"{total:,} cycles{time} ({found.board}, {passes})"
+    total, time = measurement.layers[-1].mean, ""
+    if measurement.clock:
+        milliseconds = format_milliseconds(total * 1000 / measurement.clock)
+        time = f", {milliseconds} at {format_frequency(measurement.clock)}"
+    passes = "1 pass" if measurement.passes == 1 else f"mean of {measurement.passes} passes"
+    return f"{total:,} cycles{time} ({measurement.board}, {passes})"
 
 
 def list_expected(manifest: Mapping[str, Any]) -> dict[str, int]:
@@ -74,6 +77,6 @@ def list_expected(manifest: Mapping[str, Any]) -> dict[str, int]:
     return {**lengths, WHOLE: timeline["total"]}
 
 
-def format_yaml(found: Measurement) -> str:
-    plain = json.loads(encode_record(found))
+def format_yaml(measurement: Measurement) -> str:
+    plain = json.loads(encode_record(measurement))
     return HEADER + yaml.dump(plain, sort_keys=False, default_flow_style=None, allow_unicode=True)

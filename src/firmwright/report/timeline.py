@@ -207,11 +207,11 @@ def make_timeline(
     )
 
 
-def add_bound(found: Timeline, bound: CycleBound | None) -> Timeline:
+def add_bound(timeline: Timeline, bound: CycleBound | None) -> Timeline:
     """Return the timeline with the minimum number of cycles, if only instructions are known."""
-    if found.unit == CYCLES or bound is None:
-        return found
-    return replace(found, least_cycles=bound.count_cycles(found.total), bound=str(bound))
+    if timeline.unit == CYCLES or bound is None:
+        return timeline
+    return replace(timeline, least_cycles=bound.count_cycles(timeline.total), bound=str(bound))
 
 
 def include_devices(schedule: Schedule, kernels: Kernels) -> tuple[Schedule, Kernels]:
@@ -277,16 +277,16 @@ class Clock:
         return start, start + took
 
 
-def draw_tracks(found: Timeline, width: int = 64) -> list[str]:
+def draw_tracks(timeline: Timeline, width: int = 64) -> list[str]:
     """Return one line of ``width`` columns per device: "#" if one of its layers runs, else "."."""
-    devices = list(dict.fromkeys(layer.device for layer in found.layers))
+    devices = list(dict.fromkeys(layer.device for layer in timeline.layers))
     longest = max(map(len, devices))
     lines = []
     for device in devices:
         columns = ["."] * width
-        for layer in found.layers:
+        for layer in timeline.layers:
             if layer.device == device and layer.length > 0:
-                first, last = (at * width // found.total for at in (layer.start, layer.end))
+                first, last = (at * width // timeline.total for at in (layer.start, layer.end))
                 columns[first : last + 1] = "#" * (last + 1 - first)
         lines.append(f"{device:{longest}}  {''.join(columns)}")
     return lines
@@ -298,21 +298,21 @@ def compute_means(totals: Sequence[int], samples: int) -> list[int]:
     return [after - before for before, after in pairwise(sums)]
 
 
-def write_timeline(path: Path, found: Timeline, header: str) -> None:
+def write_timeline(path: Path, timeline: Timeline, header: str) -> None:
     """Write the layers as YAML, numbered from 1. ``header`` is the comment above them."""
-    layers = {number: name_ends(layer, found) for number, layer in enumerate(found.layers, 1)}
+    layers = {number: name_ends(layer, timeline) for number, layer in enumerate(timeline.layers, 1)}
     text = yaml.dump(
         layers, Dumper=yaml.CSafeDumper, sort_keys=False, default_flow_style=None, width=96
     )
     path.write_text(header + text, encoding="utf-8", newline="\n")
 
 
-def name_ends(layer: TimedLayer, found: Timeline) -> dict[str, Any]:
+def name_ends(layer: TimedLayer, timeline: Timeline) -> dict[str, Any]:
     """Return a layer as plain data. The names of both ends contain the unit."""
-    names = {end: f"{end}_{name_one(found)}" for end in ("start", "end")}
+    names = {end: f"{end}_{name_one(timeline)}" for end in ("start", "end")}
     plain = msgspec.to_builtins(layer)
     return {names.get(key, key): value for key, value in plain.items()}
 
 
-def name_one(found: Timeline) -> str:
-    return found.unit.removesuffix("s")
+def name_one(timeline: Timeline) -> str:
+    return timeline.unit.removesuffix("s")

@@ -59,17 +59,17 @@ class Answers:
     after: Card
 
 
-def render_comparison(before: Report, after: Report, found: Difference) -> str:
+def render_comparison(before: Report, after: Report, difference: Difference) -> str:
     """Return the page, whose bytes depend only on the two bundles."""
     measure, unit = choose_measure(before, after)
     layers = pair_layers(before.layers, after.layers, measure)
     page = make_page_environment().get_template(f"{FOLDER}/comparison.html.j2")
     devices = tuple(dict.fromkeys((*before.devices, *after.devices)))
-    areas = groupby(found.changes, key=lambda change: change.area)
+    areas = groupby(difference.changes, key=lambda change: change.area)
     text = page.render(
         before=before,
         after=after,
-        found=found,
+        difference=difference,
         answers=[Answers(*pair) for pair in zip(summarize(before), summarize(after), strict=True)],
         layers=layers,
         moved=sum(pair.moved for pair in layers),

@@ -111,7 +111,7 @@ def make_overlays(report: Report) -> dict[str, dict[str, Any]]:
     that a layer writes, and a device to all tensors of its layers.
     """
     scale = [{"stop": 0, "bgColor": LOW}, {"stop": 1, "bgColor": HIGH}]
-    found = {}
+    overlays = {}
     for name, (title, read) in OVERLAYS.items():
         values = {
             tensor: read(layer)
@@ -125,8 +125,8 @@ def make_overlays(report: Report) -> dict[str, dict[str, Any]]:
         }
         if results:
             look = {} if name == "device" else {"gradient": scale}
-            found[name] = {"name": f"{report.title}: {title}", "results": results, **look}
-    return found
+            overlays[name] = {"name": f"{report.title}: {title}", "results": results, **look}
+    return overlays
 
 
 def make_result(value: Value, report: Report) -> dict[str, Value]:

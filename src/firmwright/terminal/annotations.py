@@ -26,8 +26,8 @@ class AnnotatedStream(GuardedStream):
         *lines, self.pending = (self.pending + text).split("\n")
         count = super().write(text)
         for line in lines:
-            if found := LOCATION.fullmatch(line):
-                super().write(format_annotation(**found.groupdict()))
+            if match := LOCATION.fullmatch(line):
+                super().write(format_annotation(**match.groupdict()))
         return count
 
 

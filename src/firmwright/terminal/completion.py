@@ -48,7 +48,7 @@ def render_completion(shell: str, parser: argparse.ArgumentParser) -> str:
 
 def list_values() -> dict[str, list[str]]:
     """Return the known values of each variable. A value is one word of a shell."""
-    found = {
+    choices = {
         "platform": list_platforms(),
         "target": list_targets(),
         "compare": list_targets(),
@@ -56,7 +56,7 @@ def list_values() -> dict[str, list[str]]:
         "emulator": list(emulator_names()),
         "compile_for_device": ["true", "false"],
     }
-    return {name: [value.replace(" ", "") for value in values] for name, values in found.items()}
+    return {name: [value.replace(" ", "") for value in values] for name, values in choices.items()}
 
 
 def list_candidates(command: argparse.ArgumentParser) -> list[str]:

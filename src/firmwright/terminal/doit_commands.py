@@ -209,8 +209,8 @@ def list_all(task_file: ModuleType) -> TaskList:
     # Imported late, because other commands do not need the records.
     from firmwright.report.outcomes import ListedTask, TaskList
 
-    found = sorted(filter(can_run, loader.load_tasks(vars(task_file))))
-    return TaskList(tuple(ListedTask(task.name, task.doc or "") for task in found))
+    tasks = sorted(filter(can_run, loader.load_tasks(vars(task_file))))
+    return TaskList(tuple(ListedTask(task.name, task.doc or "") for task in tasks))
 
 
 class InfoStream(GuardedStream):
@@ -260,8 +260,8 @@ class Info(Printing, cmd_info.Info):  # type: ignore[misc]
         tasks = {task.name: task for task in self.task_list}
         task = tasks[name]
         status = self.dep_manager.get_status(task, tasks, get_log=True)
-        found = "" if status.status == "up-to-date" else self.get_reasons(status.reasons)
-        reasons = tuple(line.strip(" *-") for line in found.splitlines())
+        text = "" if status.status == "up-to-date" else self.get_reasons(status.reasons)
+        reasons = tuple(line.strip(" *-") for line in text.splitlines())
         lists = (tuple(map(str, each)) for each in (task.task_dep, task.file_dep, task.targets))
         answers.add(TaskInfo(name, task.doc or "", reasons, *lists))
         return int(status.status != "up-to-date")

@@ -44,10 +44,10 @@ def collect_outcomes(
         name = each.task.partition(":")[2]
         if each.task in done:
             digest = file_digest(each.bundle)
-            found = make_outcome(
+            outcome = make_outcome(
                 name, msgspec.json.decode(Path(each.manifest).read_bytes()), digest
             )
-            yield replace(found, bundle=each.bundle)
+            yield replace(outcome, bundle=each.bundle)
         else:
             yield Outcome(name, failures.get(each.title, NOT_BUILT))
 
@@ -56,13 +56,13 @@ def read_outcome(build: UpToDate) -> Outcome:
     return make_outcome(build.title, msgspec.json.decode(Path(build.manifest).read_bytes()))
 
 
-def describe(found: Outcome | None) -> tuple[str, ...]:
-    """Return the cells of a build after its title. ``found`` is None if it was not built."""
-    if found is None:
+def describe(outcome: Outcome | None) -> tuple[str, ...]:
+    """Return the cells of a build after its title. ``outcome`` is None if it was not built."""
+    if outcome is None:
         return (NOT_BUILT, *[""] * (len(COLUMNS) - 1))
-    numbers = (found.flash, found.ram)
+    numbers = (outcome.flash, outcome.ram)
     return (
-        found.exact,
-        found.time or NOTHING,
+        outcome.exact,
+        outcome.time or NOTHING,
         *(NOTHING if n is None else f"{n:,}" for n in numbers),
     )
