@@ -148,8 +148,8 @@ def locate_definition(reference: str, folder: Path) -> str:
     file = folder / Path(*module.split(".")).with_suffix(".py")
     tree = ast.parse(file.read_bytes()) if file.is_file() else ast.Module([], [])
     kinds = (ast.FunctionDef, ast.ClassDef)
-    found = [n for n in tree.body if isinstance(n, kinds) and n.name == function]
-    return f"{file}:{found[-1].lineno}:{found[-1].col_offset + 1}" if found else str(file)
+    nodes = [n for n in tree.body if isinstance(n, kinds) and n.name == function]
+    return f"{file}:{nodes[-1].lineno}:{nodes[-1].col_offset + 1}" if nodes else str(file)
 
 
 def locate_function(function: Any, reference: str, folder: Path) -> str:

@@ -68,15 +68,15 @@ def find_installed(modules: Iterable[str]) -> InstalledCode:
             packages.add(KNOWN_PACKAGES[name])
             continue
         for location in find_locations(name):
-            found = list_files(location)
+            paths = list_files(location)
             owners = find_owners(name, location.parent)
             packages |= owners
-            if len(found) > MAX_FILES:
+            if len(paths) > MAX_FILES:
                 packages |= find_requirements(owners)
-                found = [file for file in [location / "__init__.py"] if file.is_file()]
+                paths = [file for file in [location / "__init__.py"] if file.is_file()]
             else:
-                waiting += list_imported(found, name)
-            files.update(dict.fromkeys(found))
+                waiting += list_imported(paths, name)
+            files.update(dict.fromkeys(paths))
             folders[name] = location if location.is_dir() else location.parent
     return InstalledCode(tuple(files), frozenset(packages), folders)
 
@@ -100,8 +100,8 @@ def list_files(location: Path) -> list[Path]:
     """Return a file, or the sorted files below a package's folder, at most MAX_FILES + 1."""
     if location.is_file():
         return [location]
-    found = (p for p in location.rglob("*") if "__pycache__" not in p.parts and p.is_file())
-    return sorted(islice(found, MAX_FILES + 1))
+    paths = (p for p in location.rglob("*") if "__pycache__" not in p.parts and p.is_file())
+    return sorted(islice(paths, MAX_FILES + 1))
 
 
 def list_imported(files: Iterable[Path], package: str) -> list[str]:
@@ -126,14 +126,14 @@ def find_owners(module: str, folder: Path) -> frozenset[str]:
 
 def find_requirements(packages: Iterable[str]) -> set[str]:
     """Return the names of these packages and of all required installed packages."""
-    found: set[str] = set()
+    names: set[str] = set()
     waiting = list(packages)
     while waiting:
         installed = get_distribution(waiting.pop())
-        if installed is not None and installed.name not in found:
-            found.add(installed.name)
+        if installed is not None and installed.name not in names:
+            names.add(installed.name)
             waiting += list_required(installed)
-    return found
+    return names
 
 
 def list_required(installed: Distribution) -> Iterator[str]:

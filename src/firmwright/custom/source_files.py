@@ -26,7 +26,7 @@ def list_source_files(module: str, folder: Path) -> list[Path]:
 
 def trace_imports(module: str, folder: Path) -> tuple[list[Path], set[str]]:
     """Return the files of a module in ``folder``, and the top-level names of its other imports."""
-    found: dict[Path, None] = {}
+    paths: dict[Path, None] = {}
     others: set[str] = set()
     waiting = [module]
     seen: set[str] = set()
@@ -39,10 +39,10 @@ def trace_imports(module: str, folder: Path) -> tuple[list[Path], set[str]]:
         if not files:
             others.add(name.partition(".")[0])
         for owner, path in files:
-            if path not in found:
-                found[path] = None
+            if path not in paths:
+                paths[path] = None
                 waiting += list_imports(path, owner)
-    return sorted(found), others
+    return sorted(paths), others
 
 
 def files_of(module: str, folder: Path) -> Iterator[tuple[str, Path]]:

@@ -60,16 +60,16 @@ def load_npz(path: Path, names: Sequence[str], role: str = "") -> dict[str, Arra
     """
     try:
         with np.load(path, allow_pickle=False) as archive:
-            found = {name: archive[name] for name in names if name in archive}
+            arrays = {name: archive[name] for name in names if name in archive}
             known = ", ".join(sorted(archive.files))
     except UNREADABLE as error:
         raise UserError(
             f"{path}: not an .npz of plain arrays: {error}; write it with numpy.savez"
         ) from None
-    for name, array in found.items():
+    for name, array in arrays.items():
         if not isinstance(array, np.ndarray):
             raise UserError(f"{path}: '{name}' is not an array; write it with numpy.savez")
-    missing = [name for name in names if name not in found]
+    missing = [name for name in names if name not in arrays]
     if missing:
         raise UserError(
             "\n".join(
@@ -80,7 +80,7 @@ def load_npz(path: Path, names: Sequence[str], role: str = "") -> dict[str, Arra
                 for name in missing
             )
         )
-    return found
+    return arrays
 
 
 def load_raw(path: Path, tensor: Tensor) -> Array:

@@ -19,10 +19,10 @@ SIGNED_VARIABLE = "FIRMWRIGHT_SIGNED_URLS"
 class WrongDigestError(UserError):
     """Raised if a file's digest differs from the recipe's digest ``expected``."""
 
-    def __init__(self, shown_as: str, expected: str, found: str) -> None:
+    def __init__(self, shown_as: str, expected: str, digest: str) -> None:
         self.expected = expected
         super().__init__(
-            f"{shown_as}: wrong digest\n  expected sha256 {expected}\n  found    sha256 {found}\n"
+            f"{shown_as}: wrong digest\n  expected sha256 {expected}\n  found    sha256 {digest}\n"
             "  fetch the file again or, if it is the right one, state the digest that was found"
         )
 
@@ -123,9 +123,9 @@ def hide_query(text: str, url: str) -> str:
 
 
 def check_digest(data: bytes, sha256: str, shown_as: str) -> None:
-    found = hashlib.sha256(data).hexdigest()
-    if found != sha256:
-        raise WrongDigestError(shown_as, sha256, found)
+    digest = hashlib.sha256(data).hexdigest()
+    if digest != sha256:
+        raise WrongDigestError(shown_as, sha256, digest)
 
 
 def fetch_file(file: DataFile, cache: Path) -> Path:

@@ -77,16 +77,16 @@ class FileSearch:
         """Return the entries of a folder, or an empty list if it cannot be read."""
         try:
             with os.scandir(folder) as entries:
-                found = list(entries)
+                listed = list(entries)
         except OSError:
             return []
-        self.seen += len(found)
+        self.seen += len(listed)
         if self.seen > MOST_ENTRIES:
             raise UserError(
                 f"the pattern '{self.pattern}' searches more than {MOST_ENTRIES:,} files and "
                 "folders; begin it with the folder that has the files"
             )
-        return found
+        return listed
 
 
 def is_searched(entry: os.DirEntry[str]) -> bool:

@@ -108,8 +108,8 @@ def read_picture(path: Path, preprocess: Preprocess, tensor: Tensor, label: str)
     if preprocess.crop is not None:
         if preprocess.crop[0] > size[0] or preprocess.crop[1] > size[1]:
             wanted = " x ".join(map(str, preprocess.crop))
-            found = f"{size[0]} x {size[1]} pixels, too small to crop {wanted}"
-            raise UserError(f"{label}: {found}; add `preprocess.resize`, or crop less")
+            problem = f"{size[0]} x {size[1]} pixels, too small to crop {wanted}"
+            raise UserError(f"{label}: {problem}; add `preprocess.resize`, or crop less")
         picture = picture.crop(center_crop_box(size, preprocess.crop))
     pixels = np.asarray(picture.convert("L") if preprocess.colour == "grey" else picture)
     pixels = pixels.reshape(*pixels.shape[:2], -1)

@@ -91,8 +91,8 @@ def read_column(
         if count is not None and len(column.arrays) + len(problems) - before >= count:
             break
         try:
-            found, origin = read()
-            samples = check_array(found, tensor, origin.name)
+            values, origin = read()
+            samples = check_array(values, tensor, origin.name)
         except UserError as error:
             problems.append(str(error))
             continue
@@ -158,8 +158,8 @@ def call_function(reference: str, folder: Path) -> Array:
     with load_custom_function(reference, folder) as function:
         result = function()
     if not isinstance(result, np.ndarray):
-        found = f"returned {type(result).__name__}, not a numpy array"
-        raise UserError(f"{reference}: {found}; return an array, such as numpy.array(…)")
+        problem = f"returned {type(result).__name__}, not a numpy array"
+        raise UserError(f"{reference}: {problem}; return an array, such as numpy.array(…)")
     return result
 
 

@@ -107,12 +107,12 @@ def find_package_folder(package: str) -> Path | None:
 
 def require_files(file: DataFile, folder: Path) -> list[Path]:
     """Return the local files that an entry names. Raises UserError if no file matches."""
-    found = list_files(file, folder)
-    if not found and file.path is not None:
+    paths = list_files(file, folder)
+    if not paths and file.path is not None:
         path = (find_folder(file, folder) or folder) / file.path
         reason = "the folder has no files" if path.is_dir() else "no file matches this pattern"
         raise UserError(f"{path}: {reason}")
-    return found
+    return paths
 
 
 def module_file(function: str, folder: Path) -> Path:

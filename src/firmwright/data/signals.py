@@ -34,9 +34,9 @@ class SignalStatistics:
     noise: float = 0.0
     cosines: list[float] = field(default_factory=list)
 
-    def add(self, found: Array, wanted: Array) -> None:
+    def add(self, sample: Array, wanted: Array) -> None:
         """Add one sample of the tensor. ``wanted`` is the sample of the reference."""
-        a, b = (v.astype("float64").reshape(-1) for v in (found, wanted))
+        a, b = (v.astype("float64").reshape(-1) for v in (sample, wanted))
         if not (np.isfinite(a).all() and np.isfinite(b).all()):
             self.noise = inf
             self.cosines.append(0.0)

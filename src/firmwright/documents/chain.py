@@ -111,8 +111,8 @@ class Reader:
         real = os.path.realpath(path)
         if real in self.documents:
             return
-        document, found = parse(content, str(path))
-        self.findings += found
+        document, diagnostics = parse(content, str(path))
+        self.findings += diagnostics
         for pointer, name in self.list_bases(document):
             self.read_base(document, pointer, name, (*above, path))
         self.documents[real] = document
@@ -214,12 +214,12 @@ def find_packaged(package: str, name: str) -> Path:
         locations = list(spec.submodule_search_locations or ()) if spec else []
     except (ImportError, ValueError):
         locations = []
-    found = [Path(location, *folders, file) for location in locations]
-    if not found:
+    paths = [Path(location, *folders, file) for location in locations]
+    if not paths:
         raise UserError(
             f"the Python package {quote(package)} is not installed; install it, or name a file"
         )
-    return next((path for path in found if path.is_file()), found[0])
+    return next((path for path in paths if path.is_file()), paths[0])
 
 
 def read_chain(layers: Layers) -> Chain:
@@ -231,7 +231,7 @@ def read_chain(layers: Layers) -> Chain:
     for path in layers.files:
         reader.read_named(path)
     merger = Merger()
-    values, found = read_values(layers.overrides)
+    values, diagnostics = read_values(layers.overrides)
     root: Node | None = None
     for document in [*reader.merged, values]:
         node = drop_fragments(make_node(document.data, document.positions))
@@ -241,7 +241,7 @@ def read_chain(layers: Layers) -> Chain:
     top = reader.documents[os.path.realpath(layers.path)].positions[()]
     document = make_document(str(layers.path), replace(root, position=top), merger)
     errors = name_files(merger.findings, [*reader.files])
-    findings = [*reader.findings, *found, *errors]
+    findings = [*reader.findings, *diagnostics, *errors]
     return Chain(document, root, merger.removed, reader.files, findings)
 
 

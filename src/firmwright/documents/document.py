@@ -66,9 +66,9 @@ def load_document(path: Path, schema: Mapping[str, Any], shown_as: str | None = 
     findings if the file cannot be read, is not YAML or does not fit the schema.
     """
     shown = shown_as or str(path)
-    document, found = check_document(read_bytes(path, shown), schema, shown)
-    if found:
-        raise DiagnosticError(found)
+    document, diagnostics = check_document(read_bytes(path, shown), schema, shown)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
     return document
 
 
@@ -86,8 +86,8 @@ def check_document(
     A caller can add findings before the errors are raised. Raises DiagnosticError if ``content``
     has no data.
     """
-    document, found = parse_document(content, shown)
-    return complete_document(document, schema, found)
+    document, diagnostics = parse_document(content, shown)
+    return complete_document(document, schema, diagnostics)
 
 
 def complete_document(
@@ -97,8 +97,8 @@ def complete_document(
 
     Return the document with the defaults, and the findings after ``known``.
     """
-    found = list(known)
-    stated = {(d.path, d.line, d.column) for d in found}
+    diagnostics = list(known)
+    stated = {(d.path, d.line, d.column) for d in diagnostics}
     for finding in islice(
         find_errors(document.data, schema, document.get_source_text), MAX_FINDINGS
     ):
@@ -107,12 +107,12 @@ def complete_document(
             message += document.find_removal(finding.pointer, finding.missing)
         diagnostic = document.make_diagnostic(finding.pointer, message, finding.key)
         if (diagnostic.path, diagnostic.line, diagnostic.column) not in stated:
-            found.append(diagnostic)
-    if len(found) >= MAX_FINDINGS:
-        found = sorted(set(found))[:MAX_FINDINGS]
+            diagnostics.append(diagnostic)
+    if len(diagnostics) >= MAX_FINDINGS:
+        diagnostics = sorted(set(diagnostics))[:MAX_FINDINGS]
         head = f"{MAX_FINDINGS} or more errors; some of them:"
-        found.append(Diagnostic(document.path, 0, 0, head))
-    return replace(document, data=fill_defaults(document.data, schema)), found
+        diagnostics.append(Diagnostic(document.path, 0, 0, head))
+    return replace(document, data=fill_defaults(document.data, schema)), diagnostics
 
 
 def read_bytes(path: Path, shown: str) -> bytes:
@@ -149,9 +149,11 @@ def parse_document(content: bytes, shown: str) -> tuple[Document, list[Diagnosti
         column = error.start - content.rfind(b"\n", 0, error.start)
         message = f"not UTF-8: byte 0x{content[error.start]:02x}; save the file as UTF-8"
         raise DiagnosticError([Diagnostic(shown, line, column, message)]) from None
-    data, positions, found = read_yaml(text, shown)
+    data, positions, diagnostics = read_yaml(text, shown)
     if not isinstance(data, dict):
         position = positions[()]
         message = f"expected a mapping (key: value) at the top, found {describe(data)}"
-        raise DiagnosticError([*found, Diagnostic(shown, position.line, position.column, message)])
-    return Document(shown, data, positions), found
+        raise DiagnosticError(
+            [*diagnostics, Diagnostic(shown, position.line, position.column, message)]
+        )
+    return Document(shown, data, positions), diagnostics

@@ -82,8 +82,8 @@ class Merger:
     def join(self, old: Node | None, node: Node, pointer: Pointer, before: bool) -> Node:
         """Return a list with the items of ``node`` after or before the items of ``old``."""
         if not isinstance(node.value, list):
-            found = describe(to_plain(node))
-            self.report(node, pointer, f"expected a list of items to add, found {found}")
+            kind = describe(to_plain(node))
+            self.report(node, pointer, f"expected a list of items to add, found {kind}")
             return node
         if old is not None and not isinstance(old.value, list):
             self.report_kinds(old, node, pointer, "cannot be added to")
@@ -93,9 +93,9 @@ class Merger:
         return self.follow(old, replace(node, value=joined), pointer)
 
     def report_kinds(self, old: Node, node: Node, pointer: Pointer, problem: str) -> None:
-        found, earlier = describe(to_plain(node)), describe(to_plain(old))
+        later, earlier = describe(to_plain(node)), describe(to_plain(old))
         remedy = f"a file between the two can remove it by `{pointer[-1]}: null`"
-        message = f"{found} {problem} {earlier} of {old.position}; {remedy}"
+        message = f"{later} {problem} {earlier} of {old.position}; {remedy}"
         self.report(node, pointer, message)
 
     def report(self, node: Node, pointer: Pointer, message: str) -> None:

@@ -149,17 +149,17 @@ def _show_example(name: str, properties: Properties) -> str:
 
 def _format_error(error: Any, schema: Schema) -> str:
     rule, limit = error.validator, error.validator_value
-    found = f"found {describe(error.instance)}"
+    value = f"found {describe(error.instance)}"
     problem = schema.get("errorMessage")
     if rule == "pattern":
         problem = schema.get("patternErrorMessage", problem)
     if problem:
-        return f"{problem}; {found}"
+        return f"{problem}; {value}"
     if rule == "enum":
         hint = did_you_mean(str(error.instance), map(str, limit))
         return f"unknown value {quote(str(error.instance))}{hint}"
     if rule in _LIMITS:
-        return f"expected {_LIMITS[rule].format(limit)}, {found}"
+        return f"expected {_LIMITS[rule].format(limit)}, {value}"
     return _shorten(error.message)
 
 
@@ -218,31 +218,31 @@ def _report_nearest_alternative(
         yield Finding(pointer, _format_type_error(types, error.instance, written(pointer)))
 
 
-def _format_type_error(types: Iterable[str], found: Any, written: str) -> str:
+def _format_type_error(types: Iterable[str], value: Any, written: str) -> str:
     types = list(dict.fromkeys(types))
     expected = " or ".join(_TYPES[name] for name in types)
-    message = f"expected {expected}, found {describe(found)}"
-    return message + _explain_yaml_type(set(types), found, written)
+    message = f"expected {expected}, found {describe(value)}"
+    return message + _explain_yaml_type(set(types), value, written)
 
 
-def _explain_yaml_type(types: set[str], found: Any, written: str) -> str:
+def _explain_yaml_type(types: set[str], value: Any, written: str) -> str:
     """Return advice if YAML 1.1 assigned a type that the author did not intend."""
-    if "string" in types and isinstance(found, bool):
+    if "string" in types and isinstance(value, bool):
         return f" (YAML reads {written} as a truth value; put it in quotes for text)"
-    if "string" in types and isinstance(found, int | float):
+    if "string" in types and isinstance(value, int | float):
         return f" (put it in quotes for text: {quote(written)})"
-    if found is None:
+    if value is None:
         return "; state a value, or remove the key"
     if not written:
         return ""
-    if types & {"integer", "number"} and isinstance(found, str):
-        power = re.fullmatch(r"([-+]?[0-9]+)(\.[0-9]*)?[eE]([-+]?[0-9]+)", found)
+    if types & {"integer", "number"} and isinstance(value, str):
+        power = re.fullmatch(r"([-+]?[0-9]+)(\.[0-9]*)?[eE]([-+]?[0-9]+)", value)
         if power:
             whole, part, exponent = power.groups()
             number = f"{whole}{part or '.0'}e{int(exponent):+}"
             advice = f"write {number}" if "number" in types else "write it in full"
             return f" (YAML reads it as text; {advice})"
-        if re.fullmatch(r"[-+]?[0-9.]+" if "number" in types else r"[-+]?[0-9]+", found):
+        if re.fullmatch(r"[-+]?[0-9.]+" if "number" in types else r"[-+]?[0-9]+", value):
             return " (a number has neither quotes nor leading zeros)"
     return ""
 

@@ -27,13 +27,13 @@ def parse_key(key: str) -> Pointer:
     parts: list[str] = []
     start = 0
     while start < len(text):
-        found = _PART.match(text, start)
-        if found is None or (not start and text.startswith(".")):
+        match = _PART.match(text, start)
+        if match is None or (not start and text.startswith(".")):
             raise ValueError(
                 f"not a key: {key!r}; write keys as run.samples or inputs['a.b'].shape"
             )
-        parts.append(found["plain"] if found["quoted"] is None else found["quoted"])
-        start = found.end()
+        parts.append(match["plain"] if match["quoted"] is None else match["quoted"])
+        start = match.end()
     if not parts:
         raise ValueError(f"not a key: {key!r}; write keys as run.samples or inputs['a.b'].shape")
     return (*parts[:-1], f"{before}{parts[-1]}{after}")
@@ -47,16 +47,17 @@ def read_values(overrides: Mapping[str, str]) -> tuple[Document, list[Diagnostic
     for number, (key, text) in enumerate(overrides.items(), 1):
         try:
             pointer = parse_key(key)
-            value, inner_positions, found = read_yaml(text, COMMAND_LINE)
+            value, inner_positions, diagnostics = read_yaml(text, COMMAND_LINE)
         except ValueError as error:
             findings.append(Diagnostic(COMMAND_LINE, 0, number, str(error)))
             continue
         except DiagnosticError as error:
-            found = error.diagnostics
-        if found:
+            diagnostics = error.diagnostics
+        if diagnostics:
             name = format_pointer(pointer)
             findings += [
-                Diagnostic(COMMAND_LINE, 0, number, f"{name}: {each.message}") for each in found
+                Diagnostic(COMMAND_LINE, 0, number, f"{name}: {each.message}")
+                for each in diagnostics
             ]
             continue
         if not put(data, pointer, value):

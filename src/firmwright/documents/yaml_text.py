@@ -149,8 +149,8 @@ def _make_syntax_diagnostic(error: Any, text: str, shown: str) -> Diagnostic:
         message += "; YAML indents with spaces, not with tabs"
     else:
         begun = (error.context_mark or mark).line + 1
-        found = (advice for pattern, advice in _ADVICE.items() if re.search(pattern, message))
-        message += next(found, "").format(line=begun)
+        hints = (advice for pattern, advice in _ADVICE.items() if re.search(pattern, message))
+        message += next(hints, "").format(line=begun)
     return Diagnostic(shown, mark.line + 1, mark.column + 1, message)
 
 
@@ -236,10 +236,10 @@ class _Builder:
             return True
         if key.id == "scalar":
             kind = _KINDS.get(key.tag, "something else")
-            found = f"{key.value!r}, which YAML reads as {kind}; put it in quotes"
+            value = f"{key.value!r}, which YAML reads as {kind}; put it in quotes"
         else:
-            found = "a list" if key.id == "sequence" else "a mapping"
-        self._report(key, pointer, f"expected text as the key, found {found}")
+            value = "a list" if key.id == "sequence" else "a mapping"
+        self._report(key, pointer, f"expected text as the key, found {value}")
         return False
 
     def _count(self, node: Any, depth: int) -> None:

@@ -39,9 +39,9 @@ def read_c_array(source: Source) -> list[Setting]:
 
     Raises DiagnosticError if the file does not have exactly one complete model.
     """
-    text = COMMENT.sub(lambda found: re.sub(r"[^\n]", " ", found[0]), source.text)
-    found = {each: read_items(source, each) for each in ARRAY.finditer(text)}
-    models = {each: data for each, data in found.items() if data[4:8] == IDENTIFIER}
+    text = COMMENT.sub(lambda match: re.sub(r"[^\n]", " ", match[0]), source.text)
+    arrays = {each: read_items(source, each) for each in ARRAY.finditer(text)}
+    models = {each: data for each, data in arrays.items() if data[4:8] == IDENTIFIER}
     if not models:
         raise source.make_error(
             1,
@@ -96,10 +96,10 @@ def read_edge_impulse(source: Source) -> list[Setting]:
 def read_constants(source: Source) -> list[Setting]:
     """Return the constants and the class names of Edge Impulse's headers."""
     settings = []
-    for found in re.finditer(r"^#define\s+(EI_\w+)[ \t]+(\S[^\n]*)$", source.text, re.M):
-        text = re.match(STRING, found[2])
-        value = unescape(text[1]) if text else found[2].split("//")[0].strip()
-        settings.append(Setting(found[1], value, source.shown, source.find_line(found.start())))
+    for match in re.finditer(r"^#define\s+(EI_\w+)[ \t]+(\S[^\n]*)$", source.text, re.M):
+        text = re.match(STRING, match[2])
+        value = unescape(text[1]) if text else match[2].split("//")[0].strip()
+        settings.append(Setting(match[1], value, source.shown, source.find_line(match.start())))
     named = re.search(r"ei_classifier_inferencing_categories\w*\[\]\s*=\s*\{([^}]*)\}", source.text)
     if named:
         classes = [unescape(each) for each in re.findall(STRING, named[1])]

@@ -103,13 +103,13 @@ def read_command(source: Source, tool: KnownCommand) -> Iterator[Setting]:
 
     Raises DiagnosticError if quotes have no end, or if there are several commands.
     """
-    found = choose([*find_commands(source, tool)])
-    if len(found) > 1:
-        first, second = (line for _, line in found[:2])
+    commands = choose([*find_commands(source, tool)])
+    if len(commands) > 1:
+        first, second = (line for _, line in commands[:2])
         raise source.make_error(
             second, f"line {first} also has a command of this tool; keep one of the commands"
         )
-    arguments = [*found[0][0]] if found else []
+    arguments = [*commands[0][0]] if commands else []
     while arguments:
         argument, line = arguments.pop(0)
         name, equals, value = argument.partition("=")
@@ -123,11 +123,13 @@ def read_command(source: Source, tool: KnownCommand) -> Iterator[Setting]:
             yield Setting(argument, True, source.shown, line)
 
 
-def choose(found: list[Command]) -> list[Command]:
+def choose(commands: list[Command]) -> list[Command]:
     """Return the commands that name a model, or else the commands with an option."""
     for pattern in (rf"\$|(?:{'|'.join(map(re.escape, MODEL_SUFFIXES))})$", r"^--?\w"):
         kept = [
-            each for each in found if any(re.search(pattern, argument) for argument, _ in each[0])
+            each
+            for each in commands
+            if any(re.search(pattern, argument) for argument, _ in each[0])
         ]
         if kept:
             return kept
@@ -149,12 +151,12 @@ def find_commands(source: Source, tool: KnownCommand) -> Iterator[Command]:
         block = [line.rstrip().rstrip("\\") for line in lines[start : end + 1]]
         block[0] = re.sub(r"^\s*\$ ", "", block[0])  # a shell prompt
         names = ((n, tool.pattern.search(line)) for n, line in enumerate(block))
-        skipped, found = next((pair for pair in names if pair[1]), (0, None))
+        skipped, match = next((pair for pair in names if pair[1]), (0, None))
         stated = ASSIGNMENT.fullmatch(block[0])
         if stated:
             variables[stated[1]] = stated[2].strip("'\"")
-        elif found and not found.string.lstrip().startswith("#"):
-            before, rest = found.string[: found.end()], found.string[found.end() :]
+        elif match and not match.string.lstrip().startswith("#"):
+            before, rest = match.string[: match.end()], match.string[match.end() :]
             block = [rest, *block[skipped + 1 :]]
             for mark in MARKS:
                 block = cut(block, mark) if before.count(mark) % 2 else block

@@ -17,9 +17,9 @@ def read_document(source: Source) -> list[Setting]:
     not YAML or not a mapping.
     """
     text = re.sub(r"^(\s*)(-?[0-9]+)(?=:(?:\s|$))", r'\1"\2"', source.text, flags=re.M)
-    data, positions, found = read_yaml(text, source.shown)
-    if found:
-        raise DiagnosticError(found)
+    data, positions, diagnostics = read_yaml(text, source.shown)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
     if not isinstance(data, dict):
         raise source.make_error(1, "expected a mapping of keys to values; name a file of settings")
     return [

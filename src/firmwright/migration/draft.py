@@ -59,11 +59,11 @@ class Draft:
     def apply(self, settings: Iterable[Setting]) -> None:
         """Convert settings. Raises DiagnosticError if two settings contradict each other."""
         for setting in settings:
-            found = next((p for p in self.rules if fnmatchcase(setting.name, p)), None)
-            if found is None:
+            pattern = next((p for p in self.rules if fnmatchcase(setting.name, p)), None)
+            if pattern is None:
                 self.note(setting, "no recipe key corresponds to it")
             else:
-                self.apply_rule(setting, self.rules[found], found)
+                self.apply_rule(setting, self.rules[pattern], pattern)
 
     def apply_rule(self, setting: Setting, rule: DraftRule, pattern: str) -> None:
         for key, value in rule.also.items():

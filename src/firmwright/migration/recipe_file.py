@@ -68,10 +68,10 @@ def find_errors(recipe: Path, catalog: Catalog) -> list[str]:
 
 def explain_model(draft: Draft) -> str:
     """Return the reason why a configuration names no model, or ''."""
-    found = (
+    reasons = (
         f" ({s.location}: {text})" for s, text in draft.notes if text.endswith("state `model`")
     )
-    return next(found, "")
+    return next(reasons, "")
 
 
 def find_models(draft: Draft) -> dict[Path, bytes]:

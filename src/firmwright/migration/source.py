@@ -72,12 +72,12 @@ def read_source(given: str) -> Source:
         if " " in given and not os.path.exists(given):  # noqa: PTH110  # also for long text
             return Source("command line", Path(), "", given)
         if path.is_dir():
-            found = [*islice(path.rglob("*"), MAX_FILES + 1)]
-            if len(found) > MAX_FILES:
+            paths = [*islice(path.rglob("*"), MAX_FILES + 1)]
+            if len(paths) > MAX_FILES:
                 raise UserError(
                     f"{given}: more than {MAX_FILES} files; name the folder of the export"
                 )
-            names = sorted(each.relative_to(path).as_posix() for each in found)
+            names = sorted(each.relative_to(path).as_posix() for each in paths)
             return Source(given, path, "/", "\n".join(names))
         with path.open("rb") as file:
             content = file.read(MAX_BYTES + 1)

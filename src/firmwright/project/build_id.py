@@ -47,9 +47,11 @@ def state_build_id(folder: Path, stating: Iterable[str], compiler: str) -> str:
         content = path.read_bytes()
         total.update(f"\0{path.relative_to(folder).as_posix()}\0{len(content)}\0".encode())
         total.update(content)
-    found = total.hexdigest()[: 2 * BYTES]
+    build_id = total.hexdigest()[: 2 * BYTES]
     for name in stating:
         text = (folder / name).read_text(encoding="utf-8")
-        text = text.replace(UNKNOWN, found).replace(format_bytes(UNKNOWN), format_bytes(found))
+        text = text.replace(UNKNOWN, build_id).replace(
+            format_bytes(UNKNOWN), format_bytes(build_id)
+        )
         (folder / name).write_text(text, encoding="utf-8", newline="\n")
-    return found
+    return build_id

@@ -263,4 +263,4 @@ def make_rename(prefixes: Mapping[str, str]) -> Callable[[str], str]:
     guards = {f"{stem.upper()}_H": prefix.upper() for stem, prefix in prefixes.items()}
     named = {**prefixes, **guards}
     pattern = re.compile(rf"\b(?:{'|'.join(sorted(named))})\b")
-    return lambda text: pattern.sub(lambda found: f"{named[found[0]]}_{found[0]}", text)
+    return lambda text: pattern.sub(lambda match: f"{named[match[0]]}_{match[0]}", text)

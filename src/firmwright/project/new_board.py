@@ -182,7 +182,7 @@ def flatten_template(name: str) -> str:
 
 def _write_out(name: str) -> str:
     text = _REMARK.sub("", read_template(name))
-    text = _INCLUDE.sub(lambda found: _write_out(found[1]), text)
+    text = _INCLUDE.sub(lambda match: _write_out(match[1]), text)
     parent = _EXTENDS.match(text)
     if parent is None:
         return text

@@ -164,10 +164,10 @@ def choose_one_sample(error: OpenShapesError) -> dict[str, tuple[int, ...]]:
     Raises ``error`` if lengths after the first axis are open, because only the user can state these
     lengths.
     """
-    found = {}
+    shapes = {}
     for name, (_, *others) in error.shapes.items():
         fixed = [length for length in others if isinstance(length, int) and length > 0]
         if len(fixed) < len(others):
             raise error
-        found[name] = (1, *fixed)
-    return found
+        shapes[name] = (1, *fixed)
+    return shapes

@@ -62,7 +62,7 @@ def find_checks(partition: Partition, plan: Plan) -> tuple[LayerCheck, ...]:
     """Return the layers that have integer results, in the order of their checksums."""
     tensors = {t.name: t for t in partition.tensors}
     regions = {r.name: r for r in partition.regions}
-    found: list[tuple[int, int, tuple[CheckedResult, ...]]] = []
+    checks: list[tuple[int, int, tuple[CheckedResult, ...]]] = []
     number = 0
     for step in plan.schedule.steps:
         region = regions[step.region]
@@ -72,8 +72,8 @@ def find_checks(partition: Partition, plan: Plan) -> tuple[LayerCheck, ...]:
         checked = (tensors[name] for name in region.outputs if has_checksum(tensors[name]))
         results = tuple(CheckedResult(plan.locations[t.name], t.bytes) for t in checked)
         if results:
-            found.append((number, step.done_before, results))
-    return tuple(LayerCheck(index, *check) for index, check in enumerate(found))
+            checks.append((number, step.done_before, results))
+    return tuple(LayerCheck(index, *check) for index, check in enumerate(checks))
 
 
 def has_checksum(tensor: Tensor) -> bool:
@@ -86,7 +86,7 @@ def decode_checksums(console: bytes, samples: int, layers: int) -> npt.NDArray[n
 
     Raises UserError if the number of checksums differs.
     """
-    found = np.zeros((samples, layers), np.uint32)
+    checksums = np.zeros((samples, layers), np.uint32)
     lines = [line.split() for line in console.decode("ascii", "replace").splitlines()]
     printed = [fields[1:] for fields in lines if fields[:1] == ["@checksum"]]
     if len(printed) != samples * layers:
@@ -95,8 +95,8 @@ def decode_checksums(console: bytes, samples: int, layers: int) -> npt.NDArray[n
             f"{samples * layers}: check a changed main.c"
         )
     for sample, layer, checksum in printed:
-        found[int(sample), int(layer)] = int(checksum)
-    return found
+        checksums[int(sample), int(layer)] = int(checksum)
+    return checksums
 
 
 @dataclass(frozen=True)

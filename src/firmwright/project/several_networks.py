@@ -149,7 +149,7 @@ def share_parts(networks: Sequence[Network]) -> list[Network]:
     """
     arrays: dict[tuple[str, str], tuple[str, str]] = {}
     owners: dict[str, str] = {}
-    found = []
+    sharing_networks = []
     for network in networks:
         prefix, weights, headers, helpers = network.c_prefix, {}, set(), {}
         for name, array in sorted(network.weights.items()):
@@ -164,5 +164,5 @@ def share_parts(networks: Sequence[Network]) -> list[Network]:
             if owner != prefix:
                 helpers[stem] = owner
         shared = SharedParts(weights, tuple(sorted(headers)), helpers)
-        found.append(replace(network, shared=shared))
-    return found
+        sharing_networks.append(replace(network, shared=shared))
+    return sharing_networks

@@ -106,10 +106,10 @@ def name_requirement(origin: str | None) -> str:
     because no index contains firmwright.
     """
     stated = json.loads(origin or "{}")
-    found = stated.get("vcs_info")
-    if found is None:
+    vcs_info = stated.get("vcs_info")
+    if vcs_info is None:
         return f"firmwright=={__version__} --find-links wheels"
-    return f'"firmwright @ {found["vcs"]}+{stated["url"]}@{found["commit_id"]}"'
+    return f'"firmwright @ {vcs_info["vcs"]}+{stated["url"]}@{vcs_info["commit_id"]}"'
 
 
 def print_missing_steps(workflow: Path, recipe: str, name: str, rendered: str) -> None:

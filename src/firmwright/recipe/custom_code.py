@@ -37,10 +37,10 @@ def find_custom_code(source: Path | Layers) -> list[CustomCode]:
     """
     layers = source if isinstance(source, Layers) else Layers(source)
     document = layers.chain.document
-    found = [*find_functions(document.data), *find_programs(document.data)]
+    items = [*find_functions(document.data), *find_programs(document.data)]
     return [
         CustomCode(document.make_diagnostic(pointer, sentence), python)
-        for pointer, sentence, python in found
+        for pointer, sentence, python in items
     ]
 
 

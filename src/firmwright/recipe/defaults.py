@@ -92,8 +92,8 @@ def describe_unknown_format(file: str) -> str:
     if advice := describe_unsupported(suffix, file):
         return advice
     suffixes = ", ".join(sorted(FORMATS_BY_SUFFIX))
-    found = f"the suffix {quote(suffix)} does not identify a model format"
-    return f"{found}; expected {suffixes}, or a key 'format'"
+    problem = f"the suffix {quote(suffix)} does not identify a model format"
+    return f"{problem}; expected {suffixes}, or a key 'format'"
 
 
 def find_default_rounding(data: Mapping[str, Any]) -> str:

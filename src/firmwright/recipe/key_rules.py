@@ -72,7 +72,7 @@ def load_custom_devices(
 
     Values of the wrong type and missing files are skipped, because other checks report them.
     """
-    found: dict[str, KnownDevice] = {}
+    known_devices: dict[str, KnownDevice] = {}
     mistakes: list[Finding] = []
     for name, reference in devices.items() if isinstance(devices, dict) else ():
         pointer = ("devices", name)
@@ -87,8 +87,8 @@ def load_custom_devices(
             except UserError as error:
                 mistakes.append(Finding(pointer, str(error)))
             else:
-                found[name] = KnownDevice(target.options, target.is_fallback)
-    return found, mistakes
+                known_devices[name] = KnownDevice(target.options, target.is_fallback)
+    return known_devices, mistakes
 
 
 def find_idle_files(data: Mapping[str, Any]) -> Iterator[Finding]:
@@ -201,9 +201,9 @@ def find_duplicate_names(data: Mapping[str, Any]) -> Iterator[Finding]:
     named = [(("libraries", i, "name"), e.get("name")) for i, e in listed if isinstance(e, dict)]
     references = [r for r in find_references(data) if r.pointer[0] == "libraries"]
     files = [(r.pointer, Path(r.value).name) for r in references]
-    for what, found in (("libraries", named), ("files of libraries", files)):
-        names = [name for _, name in found]
-        for index, (pointer, name) in enumerate(found):
+    for what, pairs in (("libraries", named), ("files of libraries", files)):
+        names = [name for _, name in pairs]
+        for index, (pointer, name) in enumerate(pairs):
             if isinstance(name, str) and name in names[:index]:
                 yield Finding(pointer, f"two {what} are named {quote(name)}; rename one")
 

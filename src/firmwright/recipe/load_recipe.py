@@ -69,15 +69,15 @@ def make_layers(source: Path | Layers, overrides: Mapping[str, str]) -> Layers:
 def _check_recipe(layers: Layers, catalogue: Catalog) -> Recipe:
     chain = layers.chain
     document, far = move_document(chain.document)
-    document, found = complete_document(document, load_schema(), chain.findings)
+    document, diagnostics = complete_document(document, load_schema(), chain.findings)
     data, path = document.data, layers.path
-    reported = {(d.path, d.line, d.column) for d in found}
+    reported = {(d.path, d.line, d.column) for d in diagnostics}
     for finding in (*far, *find_rule_errors(data, path, catalogue)):
         diagnostic = document.make_diagnostic(finding.pointer, finding.message, finding.key)
         if (diagnostic.path, diagnostic.line, diagnostic.column) not in reported:
-            found.append(diagnostic)
-    if found:
-        raise DiagnosticError(found)
+            diagnostics.append(diagnostic)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
     recipe = read_recipe(path, complete_data(data, path, catalogue))
     return replace(recipe, layers=layers, chain=chain.files)
 

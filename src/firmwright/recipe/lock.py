@@ -61,11 +61,11 @@ class Lock:
 
 def find_package_versions(names: Iterable[str]) -> dict[str, str]:
     """Return the versions of the installed packages among ``names``, sorted."""
-    found = {}
+    versions = {}
     for name in sorted(names):
         with suppress(PackageNotFoundError):  # the stage reports a missing package
-            found[name] = read_version(name)
-    return found
+            versions[name] = read_version(name)
+    return versions
 
 
 def name_files(
@@ -78,14 +78,14 @@ def name_files(
     package's name. A number is added to a key that already exists.
     """
     roots = [(folder.absolute(), ""), *((f.absolute(), f"{n}/") for n, f in packages.items())]
-    found: dict[str, Path] = {}
+    named_files: dict[str, Path] = {}
     for path in dict.fromkeys(p.absolute() for p in files):
         held = ((root, prefix) for root, prefix in roots if path.is_relative_to(root))
         root, prefix = next(held, (path.parent, ""))
         name = prefix + path.relative_to(root).as_posix()
-        same = sum(n == name or n.startswith(f"{name} (") for n in found)
-        found[f"{name} ({same + 1})" if same else name] = path
-    return found
+        same = sum(n == name or n.startswith(f"{name} (") for n in named_files)
+        named_files[f"{name} ({same + 1})" if same else name] = path
+    return named_files
 
 
 def read_lock(recipe: Path) -> Lock | None:
@@ -117,35 +117,35 @@ def write_lock(recipe: Path, lock: Lock) -> bool:
     return write_whole(lock_path(recipe), encode_record(lock))
 
 
-def compare_locks(lock: Lock, found: Lock, alternatives: Collection[str]) -> list[str]:
-    """Return a sentence for each difference between ``found``, the build's inputs, and the lock.
+def compare_locks(lock: Lock, inputs: Lock, alternatives: Collection[str]) -> list[str]:
+    """Return a sentence for each difference between ``inputs``, the build's inputs, and the lock.
 
     A lock may contain ``alternatives``, toolchains and emulators, that the build does not use.
     """
     return [
-        *compare_files(lock.files, found.files),
-        *compare_samples(lock.samples, found.samples),
-        *compare_versions(lock.versions, found.versions, alternatives),
-        *compare_programs(lock.programs, found.programs),
-        *compare_bases(lock.bases or {}, found.bases or {}),
-        *compare_values(lock.values or {}, found.values or {}),
+        *compare_files(lock.files, inputs.files),
+        *compare_samples(lock.samples, inputs.samples),
+        *compare_versions(lock.versions, inputs.versions, alternatives),
+        *compare_programs(lock.programs, inputs.programs),
+        *compare_bases(lock.bases or {}, inputs.bases or {}),
+        *compare_values(lock.values or {}, inputs.values or {}),
     ]
 
 
-def compare_files(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
-    for name in sorted({*locked, *found}):
-        if name not in found:
+def compare_files(locked: Mapping[str, str], inputs: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted({*locked, *inputs}):
+        if name not in inputs:
             yield f"{name} is locked, but no longer read"
         elif name not in locked:
             yield f"{name} is not in the lock"
-        elif locked[name] != found[name]:
+        elif locked[name] != inputs[name]:
             yield f"{name} has changed"
 
 
-def compare_samples(locked: SampleDigests, found: SampleDigests) -> Iterator[str]:
+def compare_samples(locked: SampleDigests, inputs: SampleDigests) -> Iterator[str]:
     """Yield the differences of samples. A run may use fewer samples than the lock contains."""
-    for purpose in sorted({*locked, *found}):
-        ours, theirs = found.get(purpose, ()), locked.get(purpose, ())
+    for purpose in sorted({*locked, *inputs}):
+        ours, theirs = inputs.get(purpose, ()), locked.get(purpose, ())
         if len(ours) > len(theirs) or (len(ours) < len(theirs) and purpose != "run"):
             yield f"{purpose}: {len(ours)} samples; {len(theirs)} are locked"
             continue
@@ -156,10 +156,10 @@ def compare_samples(locked: SampleDigests, found: SampleDigests) -> Iterator[str
 
 
 def compare_versions(
-    locked: Mapping[str, str], found: Mapping[str, str], alternatives: Collection[str]
+    locked: Mapping[str, str], inputs: Mapping[str, str], alternatives: Collection[str]
 ) -> Iterator[str]:
-    for name in sorted({*locked, *found}):
-        ours, theirs = found.get(name), locked.get(name)
+    for name in sorted({*locked, *inputs}):
+        ours, theirs = inputs.get(name), locked.get(name)
         if ours is None and name not in alternatives:
             yield f"{name} ({theirs}) is locked, but no longer used"
         elif theirs is None:
@@ -168,12 +168,12 @@ def compare_versions(
             yield f"{name} is {ours}; the lock has {theirs}"
 
 
-def compare_programs(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+def compare_programs(locked: Mapping[str, str], inputs: Mapping[str, str]) -> Iterator[str]:
     """Yield the compilers whose files differ.
 
     A lock may contain compilers that the build does not use.
     """
-    for name, digest in sorted(found.items()):
+    for name, digest in sorted(inputs.items()):
         if name not in locked:
             yield f"the files that {name} opens are not in the lock"
         elif locked[name] != digest:
@@ -183,12 +183,12 @@ def compare_programs(locked: Mapping[str, str], found: Mapping[str, str]) -> Ite
             )
 
 
-def compare_bases(locked: Mapping[str, str], found: Mapping[str, str]) -> Iterator[str]:
+def compare_bases(locked: Mapping[str, str], inputs: Mapping[str, str]) -> Iterator[str]:
     """Yield the files of the recipe that differ.
 
     A lock may contain bases that the recipe no longer extends, because the recipe is not locked.
     """
-    for name, digest in sorted(found.items()):
+    for name, digest in sorted(inputs.items()):
         if name not in locked:
             yield f"{name}, which the recipe builds on, is not in the lock"
         elif locked[name] != digest:
@@ -203,11 +203,11 @@ def is_locked(key: str) -> bool:
     return key.partition(".")[0] != "release"
 
 
-def compare_values(locked: Mapping[str, Any], found: Mapping[str, Any]) -> Iterator[str]:
-    for key in sorted(filter(is_locked, {*locked, *found})):
+def compare_values(locked: Mapping[str, Any], inputs: Mapping[str, Any]) -> Iterator[str]:
+    for key in sorted(filter(is_locked, {*locked, *inputs})):
         if key not in locked:
             yield f"command line: {key} is not in the lock"
             continue
-        ours, theirs = (json.dumps(each.get(key), sort_keys=True) for each in (found, locked))
+        ours, theirs = (json.dumps(each.get(key), sort_keys=True) for each in (inputs, locked))
         if ours != theirs:  # texts, because 1 equals 1.0 and True in Python
             yield f"{key} is {ours}; the lock has {theirs}"

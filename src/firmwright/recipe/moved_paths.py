@@ -31,8 +31,8 @@ def move_document(document: Document) -> tuple[Document, list[Finding]]:
     folders = {find_folder(pointer) for pointer in document.positions}
     if folders == {home}:
         return document, []
-    found = list(find_far_functions(document.data, find_folder, home))
-    return replace(document, data=move_paths(document.data, find_folder, home)), found
+    findings = list(find_far_functions(document.data, find_folder, home))
+    return replace(document, data=move_paths(document.data, find_folder, home)), findings
 
 
 def find_far_functions(
@@ -50,9 +50,9 @@ def find_far_functions(
 
 def rebase_argument(key: str, text: str, start: Path, home: Path) -> str:
     """Return a value of the command line with paths from ``home`` instead of ``start``."""
-    document, found = read_values({key: text})
+    document, diagnostics = read_values({key: text})
     moved = move_paths(document.data, lambda _: start, home)
-    if found or moved == document.data:
+    if diagnostics or moved == document.data:
         return text  # the reader of the recipe reports the errors
     value: Any = moved
     for part in parse_key(key):

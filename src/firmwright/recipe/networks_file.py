@@ -87,14 +87,14 @@ def load_networks(layers: Layers, catalogue: Catalog) -> Networks:
     with all errors.
     """
     chain = read_chain(replace(layers, overrides=select_exports(layers.overrides)))
-    document, found = complete_document(
+    document, diagnostics = complete_document(
         rebase_names(chain.document, layers.folder), load_schema("networks"), chain.findings
     )
     data, path = document.data, layers.path
     for finding in find_rule_errors(data, path, catalogue):
-        found.append(document.make_diagnostic(finding.pointer, finding.message, finding.key))
-    if found:
-        raise DiagnosticError(found)
+        diagnostics.append(document.make_diagnostic(finding.pointer, finding.message, finding.key))
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
     return Networks(
         layers=layers,
         name=data.get("name", path.stem),

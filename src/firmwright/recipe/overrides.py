@@ -29,9 +29,9 @@ class Override:
         return kind.find_required(text) if kind else None
 
     def find_errors(self, text: str) -> Iterator[str]:
-        document, found = read_values({"value": text})
-        yield from (each.message.removeprefix("value: ") for each in found)
-        if not found:
+        document, diagnostics = read_values({"value": text})
+        yield from (each.message.removeprefix("value: ") for each in diagnostics)
+        if not diagnostics:
             yield from (e.message for e in find_errors(document.data["value"], self.schema))
 
 

@@ -61,18 +61,18 @@ def read_precision(path: Path) -> tuple[Document, Precision]:
     return document, msgspec.convert(document.data, Precision)
 
 
-def write_precision(path: Path, found: Precision) -> bool:
-    return write_whole(path, format_precision(found).encode())
+def write_precision(path: Path, precision: Precision) -> bool:
+    return write_whole(path, format_precision(precision).encode())
 
 
-def format_precision(found: Precision) -> str:
-    lines = [HEAD + f"network: {quote(found.network)}"]
+def format_precision(precision: Precision) -> str:
+    lines = [HEAD + f"network: {quote(precision.network)}"]
     for key in ("flash", "accuracy", "firmware", "loss"):
-        value = getattr(found, key)
+        value = getattr(precision, key)
         if value is not None:
             lines.append(f"{key}: {format_number(value)}")
-    lines.append("layers:" if found.layers else "layers: {}")
-    for name, layer in found.layers.items():
+    lines.append("layers:" if precision.layers else "layers: {}")
+    for name, layer in precision.layers.items():
         lines += [
             f"  {quote(name)}:",
             f"    weights: {layer.weights}",

@@ -67,8 +67,8 @@ def read_tuned(path: Path) -> TunedFile:
     Raises DiagnosticError with all values that do not match the schema.
     """
     document = load_document(path, load_schema("tuned"))
-    found: Mapping[str, Any] = document.data["platforms"]
-    platforms = msgspec.convert(found, dict[str, TunedNetwork])
+    data: Mapping[str, Any] = document.data["platforms"]
+    platforms = msgspec.convert(data, dict[str, TunedNetwork])
     return TunedFile(document, platforms)
 
 
@@ -78,15 +78,15 @@ def write_tuned(path: Path, platforms: Mapping[str, TunedNetwork]) -> bool:
 
 def format_tuned(platforms: Mapping[str, TunedNetwork]) -> str:
     lines = [HEAD.format(version=FORMAT_VERSION).rstrip("\n")]
-    for name, found in sorted(platforms.items()):
+    for name, tuned_network in sorted(platforms.items()):
         lines += [
             f"  {quote(name)}:",
-            f"    toolchain: {quote(found.toolchain)}",
-            f"    target: {quote(found.target)}",
-            f"    network: {quote(found.network)}",
-            "    layers:" if found.layers else "    layers: {}",
+            f"    toolchain: {quote(tuned_network.toolchain)}",
+            f"    target: {quote(tuned_network.target)}",
+            f"    network: {quote(tuned_network.network)}",
+            "    layers:" if tuned_network.layers else "    layers: {}",
         ]
-        for layer, tuned in found.layers.items():
+        for layer, tuned in tuned_network.layers.items():
             lines += [
                 f"      {quote(layer)}:",
                 f"        variant: {quote(tuned.variant)}",

@@ -107,16 +107,16 @@ def find_references(data: Any) -> list[FileReference]:
 
     Values of the wrong type are skipped.
     """
-    found: list[FileReference] = []
+    references: list[FileReference] = []
 
     def visit(pointer: Pointer, value: Any, schema: Schema) -> Any:
         form = FILE_FORMATS.get(schema.get("format", ""))
         if form and (isinstance(value, str) or schema["type"] == "object"):
-            found.append(FileReference(pointer, value, form))
+            references.append(FileReference(pointer, value, form))
         return value
 
     rewrite_data(data, visit)
-    return found
+    return references
 
 
 def find_missing_files(references: Iterable[FileReference], folder: Path) -> Iterator[Finding]:
