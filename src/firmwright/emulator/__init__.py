@@ -45,18 +45,18 @@ def run_firmware(
 
     chosen = load_emulator(emulator)
     firmware = read_firmware(*([elf] if isinstance(elf, Path) else elf))
-    found = chosen.run(Run(firmware, platform, console_input, counted, parts, budget))
-    for unit, by_part in list_counts(found):
+    execution = chosen.run(Run(firmware, platform, console_input, counted, parts, budget))
+    for unit, by_part in list_counts(execution):
         if len(by_part) != len(parts) and (by_part or chosen.counts_instructions(platform)):
             raise UserError(
                 f"the emulator '{emulator}' returned the {unit} of {len(by_part)} of {len(parts)} "
                 "parts; its `by_part` needs one number per part"
             )
-    return found
+    return execution
 
 
-def list_counts(found: Execution) -> Iterator[tuple[str, tuple[int, ...]]]:
-    if found.instructions is not None:
-        yield "instructions", found.by_part
-    if found.cycles is not None:
-        yield "cycles", found.cycles.by_part
+def list_counts(execution: Execution) -> Iterator[tuple[str, tuple[int, ...]]]:
+    if execution.instructions is not None:
+        yield "instructions", execution.by_part
+    if execution.cycles is not None:
+        yield "cycles", execution.cycles.by_part

@@ -36,15 +36,17 @@ def compute_cycles(table: CycleTable, code: bytes) -> NDArray[np.uint16]:
         cost = table.kinds.get(pattern.kind)
         if cost is None:
             continue  # the core lacks these instructions
-        found = program.find(pattern)
+        matches = program.find(pattern)
         refill = table.refill if pattern.jump else 0
-        cycles[found] = cost.cycles - refill + cost.each * count_registers(pattern, words[found])
-        accesses[found] = pattern.kind in ACCESSES
-        pipelined[found] = 0 if cost.pipelined is None else cost.pipelined - cost.cycles
-        used[found] = 0 if cost.used is None else cost.used - cost.cycles
+        cycles[matches] = (
+            cost.cycles - refill + cost.each * count_registers(pattern, words[matches])
+        )
+        accesses[matches] = pattern.kind in ACCESSES
+        pipelined[matches] = 0 if cost.pipelined is None else cost.pipelined - cost.cycles
+        used[matches] = 0 if cost.used is None else cost.used - cost.cycles
         if pattern.result is not None:
-            results[found] = read_register(
-                instructions, words[found], pattern.result, pattern.short
+            results[matches] = read_register(
+                instructions, words[matches], pattern.result, pattern.short
             )
     cycles += pipelined * accesses[program.next]
     cycles += used * find_uses(program, results, instructions)
@@ -58,9 +60,9 @@ def find_uses(
     uses = np.zeros(len(results), bool)
     following = program.words[program.next]
     for each in instructions.sources:
-        found = program.find(each)[program.next]
+        matches = program.find(each)[program.next]
         for bit in each.registers:
-            uses |= found & (read_register(instructions, following, bit, each.short) == results)
+            uses |= matches & (read_register(instructions, following, bit, each.short) == results)
     return uses & (results >= 0) & ~np.isin(results, instructions.fixed)
 
 

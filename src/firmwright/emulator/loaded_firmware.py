@@ -109,9 +109,9 @@ def _read_file(path: Path) -> Firmware:
 
 def _read_symbols(elf: ELFFile) -> Symbols:
     thumb_bit = 1 if elf["e_machine"] == "EM_ARM" else 0
-    found = [
+    functions = [
         FunctionSymbol(symbol.value & ~thumb_bit, symbol.size, symbol.name)
         for symbol in read_symbols(elf)
         if symbol.kind == FUNCTION and symbol.section != UNDEFINED
     ]
-    return Symbols(tuple(sorted(found)))
+    return Symbols(tuple(sorted(functions)))

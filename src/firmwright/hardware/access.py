@@ -57,15 +57,15 @@ def check_access(path: Path, images: Sequence[str]) -> None:
     ``images`` are the names of the images that the build makes.
     """
     document = load_document(path, read_schema("toolchains", SCHEMA))
-    found = [
+    diagnostics = [
         document.make_diagnostic((key, index), explain_unknown(name, images))
         for key in ("flash", "reset")
         for index, argument in enumerate(document.data.get(key, ()))
         for name in PLACEHOLDER.findall(argument)
         if name not in images
     ]
-    if found:
-        raise DiagnosticError(found)
+    if diagnostics:
+        raise DiagnosticError(diagnostics)
 
 
 def explain_unknown(name: str, images: Sequence[str]) -> str:

@@ -66,9 +66,9 @@ class CycleLog:
             problem = f"the log has no complete pass, which begins with the line `{first}`"
             self._fail(max(1, len(lines)), f"{problem}; record the log from a reset")
         return [
-            MeasuredCycles(name, sum(found) // len(found), min(found), max(found))
+            MeasuredCycles(name, sum(cycles) // len(cycles), min(cycles), max(cycles))
             for name in self._names
-            for found in [[one[name] for one in self._passes]]
+            for cycles in [[one[name] for one in self._passes]]
         ]
 
     @property

@@ -40,13 +40,13 @@ class BoxMatches:
     unexpected: tuple[Box, ...]
 
 
-def match_boxes(found: Sequence[Box], expected: Sequence[Box], iou: float) -> BoxMatches:
+def match_boxes(detected: Sequence[Box], expected: Sequence[Box], iou: float) -> BoxMatches:
     """Pair each expected box, in order, with the found box of its class that overlaps it most.
 
     Only boxes with an intersection over union of at least ``iou`` match. Each box matches at most
     once.
     """
-    left = list(found)
+    left = list(detected)
     pairs, missing = [], []
     for box in expected:
         same = [c for c in left if c.class_index == box.class_index and compute_iou(c, box) >= iou]
@@ -62,7 +62,7 @@ def match_boxes(found: Sequence[Box], expected: Sequence[Box], iou: float) -> Bo
 Samples = Sequence[Sequence[Box]]
 
 
-def compute_mean_average_precision(found: Samples, expected: Samples, iou: float) -> float:
+def compute_mean_average_precision(detected: Samples, expected: Samples, iou: float) -> float:
     """Return the mean of the average precision over the expected classes, 0 to 1.
 
     A found box is correct if its intersection over union with an expected box of its class is at
@@ -74,7 +74,7 @@ def compute_mean_average_precision(found: Samples, expected: Samples, iou: float
     if not classes:
         return 1.0
     return fmean(
-        compute_average_precision(select_class(found, index), select_class(expected, index), iou)
+        compute_average_precision(select_class(detected, index), select_class(expected, index), iou)
         for index in classes
     )
 
@@ -83,7 +83,7 @@ def select_class(samples: Samples, index: int) -> Samples:
     return [[box for box in boxes if box.class_index == index] for boxes in samples]
 
 
-def compute_average_precision(found: Samples, expected: Samples, iou: float) -> float:
+def compute_average_precision(detected: Samples, expected: Samples, iou: float) -> float:
     """Return the area under precision over recall for boxes of one class.
 
     The precision at a recall is the maximum precision at this or any higher recall. Boxes with
@@ -91,7 +91,7 @@ def compute_average_precision(found: Samples, expected: Samples, iou: float) -> 
     as in VOC since 2010 (Everingham, Winn: The PASCAL Visual Object Classes Challenge 2010
     Development Kit, 3.4.1).
     """
-    ranked = [(box, sample) for sample, boxes in enumerate(found) for box in boxes]
+    ranked = [(box, sample) for sample, boxes in enumerate(detected) for box in boxes]
     ranked.sort(key=lambda entry: -entry[0].score)
     left = [list(boxes) for boxes in expected]
     precisions: list[float] = []

@@ -34,11 +34,11 @@ def detect(detector: Detector, outputs: Sequence[npt.NDArray[Any]]) -> list[Box]
         classes = np.concatenate([p[2] for p in parts])
         order = np.argsort(-scores, kind="stable")[: detector.detection.candidates]
         kept = suppress_non_maxima(corners[order], classes[order], detector)
-    found = []
+    boxes = []
     for i in order[kept]:
         x0, y0, x1, y1 = map(float, corners[i])
-        found.append(Box(x0, y0, x1, y1, float(scores[i]), int(classes[i])))
-    return found
+        boxes.append(Box(x0, y0, x1, y1, float(scores[i]), int(classes[i])))
+    return boxes
 
 
 def dequantize(values: npt.NDArray[Any], tensor: Tensor) -> Floats:

@@ -37,11 +37,11 @@ def find_failed_symbols(
     files show which file needs each symbol, and similar symbols.
     """
     archived = [member for archive in archives for member in read_archive(archive)]
-    found = find_missing_symbols(
+    missing_symbols = find_missing_symbols(
         select_linked_objects([read_object(path) for path in objects], archived)
     )
     tokens = set(re.findall(r"[\w.$]+", output))
-    return [entry for entry in found if entry.symbol in tokens]
+    return [entry for entry in missing_symbols if entry.symbol in tokens]
 
 
 def check_definitions(

@@ -14,8 +14,8 @@ DIGITS = 16
 
 def find_kept(folder: Path, name: str, suffix: str) -> Path | None:
     """Return the file that is stored under a name, or None if the file is missing or damaged."""
-    found = sorted(folder.glob(f"{name}-{'?' * DIGITS}{suffix}"))
-    return next((path for path in found if path == name_result(path, folder, name, suffix)), None)
+    paths = sorted(folder.glob(f"{name}-{'?' * DIGITS}{suffix}"))
+    return next((path for path in paths if path == name_result(path, folder, name, suffix)), None)
 
 
 def keep(unfinished: Path, folder: Path, name: str, suffix: str) -> Path:

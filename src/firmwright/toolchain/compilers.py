@@ -215,8 +215,8 @@ def _read_version(toolchain: Toolchain, command: tuple[str, ...]) -> str:
 def _check_version(toolchain: Toolchain, version: str, architecture: str) -> None:
     """Raise UserError if the compiler is too old for the architecture."""
     since = toolchain.settings_for(architecture).since
-    found = re.search(r"\d+(\.\d+)+", version)
-    if since and found and _parse_version(found[0]) < _parse_version(since):
+    match = re.search(r"\d+(\.\d+)+", version)
+    if since and match and _parse_version(match[0]) < _parse_version(since):
         raise UserError(
             f"toolchain '{toolchain.name}': {version} does not support {architecture}; install "
             f"version {since} or later"

@@ -38,10 +38,10 @@ def find_contributors(elf: Path, counts: Callable[[Section], bool]) -> list[tupl
 
 def find_symbols(image: ELFFile) -> dict[int, tuple[int, str]]:
     """Return the size and name of the largest symbol at each address."""
-    found: dict[int, tuple[int, str]] = {}
+    symbols: dict[int, tuple[int, str]] = {}
     for symbol in read_symbols(image):
         if symbol.size and symbol.kind in (FUNCTION, OBJECT):
             # Arm marks Thumb code with an odd address.
             start = symbol.value & ~1 if symbol.kind == FUNCTION else symbol.value
-            found[start] = max(found.get(start, (0, "")), (symbol.size, symbol.name))
-    return found
+            symbols[start] = max(symbols.get(start, (0, "")), (symbol.size, symbol.name))
+    return symbols

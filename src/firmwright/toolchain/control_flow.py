@@ -142,21 +142,21 @@ class CodeSection:
 
         Source: Armv7-M ARM, A7.3.2.
         """
-        found: list[tuple[int, bool]] = []
+        block: list[tuple[int, bool]] = []
         first, mask = word >> 4 & 1, word & 15
         while mask & 15:
-            found.append((following, not found or mask >> 4 & 1 == first))
+            block.append((following, not block or mask >> 4 & 1 == first))
             following = self.address + 2 * self._next[(following - self.address) // 2]
             mask <<= 1
-        return Instruction("", following, block=tuple(found))
+        return Instruction("", following, block=tuple(block))
 
 
 def match_first(code: Code, encodings: Sequence[Encoding]) -> list[int]:
     """Return the number of each instruction's first matching encoding, or -1 without a match."""
-    found = np.full(len(code.words), -1)
+    indices = np.full(len(code.words), -1)
     for number, encoding in reversed([*enumerate(encodings)]):
-        found[code.find(encoding)] = number
-    numbers: list[int] = found.tolist()
+        indices[code.find(encoding)] = number
+    numbers: list[int] = indices.tolist()
     return numbers
 
 

@@ -105,14 +105,14 @@ class DescriptionKind:
 
         Raises UserError if an installation is incomplete.
         """
-        found = {}
+        folders = {}
         for point in find_plugins(self.group) if self.group else ():
             try:
                 folder = files(point.value)
             except ModuleNotFoundError as error:
                 raise describe_incomplete(point, error) from None
-            found.update(dict.fromkeys(list_names(folder), folder))
-        return found
+            folders.update(dict.fromkeys(list_names(folder), folder))
+        return folders
 
     def load(self, name_or_path: str, relative_to: Path | None = None) -> dict[str, Any]:
         """Return the description of this name, or of this ``.yaml`` file.
@@ -144,9 +144,9 @@ class DescriptionKind:
         location = (relative_to or Path()) / path
         document = load_document(location, self.load_schema(), shown_as=path)
         findings = self.check(document.data, location.parent)
-        found = [document.make_diagnostic(f.pointer, f.message, f.key) for f in findings]
-        if found:
-            raise DiagnosticError(found)
+        diagnostics = [document.make_diagnostic(f.pointer, f.message, f.key) for f in findings]
+        if diagnostics:
+            raise DiagnosticError(diagnostics)
         return document.data
 
     def _find_ready(self, name: str) -> Traversable:

@@ -51,12 +51,12 @@ def read_symbols(image: ELFFile) -> list[ElfSymbol]:
     rows, names = table.data(), table.stringtable.data()
     if len(rows) % row_format.size or names[-1:] != b"\0":
         raise ELFParseError("its symbol table is damaged")
-    found = []
+    symbols = []
     for row in row_format.iter_unpack(rows):
         if image.elfclass == 32:
             start, value, size, info, _, section = row
         else:
             start, info, _, section, value, size = row
         name = names[start : names.find(b"\0", start)].decode("utf-8", "replace")
-        found.append(ElfSymbol(name, value, size, info & 0xF, info >> 4, section))
-    return found
+        symbols.append(ElfSymbol(name, value, size, info & 0xF, info >> 4, section))
+    return symbols

@@ -137,14 +137,14 @@ def list_symbols(elf: Path) -> list[Symbol]:
 
     The list is empty for a stripped image.
     """
-    found = []
+    symbols = []
     with elf.open("rb") as stream:
         file = ELFFile(stream)
         for symbol in read_symbols(file):
             if symbol.kind in (FUNCTION, OBJECT) and 0 < symbol.section < RESERVED:
                 section = file.get_section(symbol.section).name
-                found.append(Symbol(symbol.name, section, symbol.size))
-    return sorted(found, key=lambda s: (-s.bytes, s.name, s.section))
+                symbols.append(Symbol(symbol.name, section, symbol.size))
+    return sorted(symbols, key=lambda s: (-s.bytes, s.name, s.section))
 
 
 def read_segments(elf: Path) -> tuple[Segment, ...]:

@@ -42,11 +42,11 @@ def check_hard_float_flags(flags: Sequence[str], where: str) -> None:
 def check_float_abi(elf: Path) -> None:
     """Raise UserError if a linked hard-float ARM image contains soft-float arithmetic."""
     with elf.open("rb") as stream:
-        found = find_soft_float_functions(stream)
-    if found:
+        names = find_soft_float_functions(stream)
+    if names:
         raise UserError(
             f"{elf.name}: labelled hard-float, but the code computes floats in software "
-            f"({', '.join(found)}); name the floating-point unit with -mfpu, or for `zig cc` as a "
+            f"({', '.join(names)}); name the floating-point unit with -mfpu, or for `zig cc` as a "
             "feature of -mcpu (cortex_m4+vfp4d16sp). The compiler flags name a core without such a "
             "unit, or switch it off"
         )

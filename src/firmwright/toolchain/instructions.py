@@ -34,12 +34,12 @@ class Code:
 
     def find(self, encoding: Encoding) -> NDArray[np.bool_]:
         """Return whether each word matches an encoding and its size."""
-        found: NDArray[np.bool_] = (self.words & encoding.mask) == encoding.match
+        matches: NDArray[np.bool_] = (self.words & encoding.mask) == encoding.match
         wide = encoding.mask > 0xFFFF
         if self.instruction_set == "riscv":
             wide |= encoding.match & encoding.mask & 3 == 3  # the unprivileged ISA, 1.5
-        found &= self.wide == wide
-        return found
+        matches &= self.wide == wide
+        return matches
 
 
 def decode(instruction_set: str, code: bytes) -> Code:

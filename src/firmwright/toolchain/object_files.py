@@ -66,10 +66,10 @@ def read_archive(path: Path) -> list[ObjectFile]:
         raise UserError(f"{path}: {error.strerror}") from None
     if not content.startswith(ARCHIVE_MAGIC):
         raise UserError(f"{path.name} is not an archive of object files; expected a .a of `ar`")
-    found = [parse_object(f"{path.name}({name})", data) for name, data in read_members(content)]
-    if not found:
+    objects = [parse_object(f"{path.name}({name})", data) for name, data in read_members(content)]
+    if not objects:
         raise UserError(f"{path.name} is an archive without object files; build it again")
-    return found
+    return objects
 
 
 def read_members(content: bytes) -> Iterator[tuple[str, bytes]]:

@@ -130,9 +130,9 @@ def ask_compiler(build: Build, compiler: Compiler, headers: Sequence[str]) -> Op
         included = run_probe([*compiler.command, *flags, "-M", *sources], folder)
         traced = run_probe([*linked, "-v", "-Wl,--verbose", "-Wl,--trace"], folder)
         programs = [*find_programs(compiler, flags, folder), *list_stated_files(build, compiler)]
-        found = [*PATH_ARGUMENT.findall(included), *PATH_ARGUMENT.findall(traced)]
+        paths = [*PATH_ARGUMENT.findall(included), *PATH_ARGUMENT.findall(traced)]
     ignored = (f"{folder}/", f"{tempfile.gettempdir()}/cc", f"{tempfile.gettempdir()}/main-")
-    listed = {path for path in (*found, *programs) if not path.startswith(ignored)}
+    listed = {path for path in (*paths, *programs) if not path.startswith(ignored)}
     files = sorted(path for path in listed if Path(path).is_file())
     loaded = {each for path in files if is_program(path) for each in list_loaded(path)}
     folders = [path for path in listed if Path(path).is_dir()]
@@ -191,5 +191,5 @@ def list_loaded(program: str) -> list[str]:
             errors="replace",
             check=False,
         )
-    found = re.findall(r"(?:=>\s|^\s*)(/\S+)", done.stdout, re.M)
-    return [path for path in found if not Path(path).name.startswith(SYSTEM_LIBRARIES)]
+    paths = re.findall(r"(?:=>\s|^\s*)(/\S+)", done.stdout, re.M)
+    return [path for path in paths if not Path(path).name.startswith(SYSTEM_LIBRARIES)]

@@ -162,8 +162,8 @@ class Platform:
         """The constants' memory of each device that can read a ``read_only`` memory."""
         stored = {name for name, memory in self.memories.items() if memory.read_only}
         reached = {d: numbers.get("memories", ()) for d, numbers in self.accelerators.items()}
-        found = {d: [name for name in names if name in stored] for d, names in reached.items()}
-        return {device: names[0] for device, names in found.items() if names}
+        candidates = {d: [name for name in names if name in stored] for d, names in reached.items()}
+        return {device: names[0] for device, names in candidates.items() if names}
 
     @property
     def constants_memory(self) -> str:

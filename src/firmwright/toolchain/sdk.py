@@ -44,15 +44,15 @@ def find_sdk_folders(sdk: Sdk) -> dict[str, ToolFolder]:
 
     Raises UserError if a variable is not set or names a wrong folder.
     """
-    found = {}
+    folders = {}
     for variable, (known_by, *patterns) in sdk.folders.items():
         folder = find_tool_folder(variable, (known_by,))
         if folder is None:
             raise UserError(f"{variable} is not set; set it to the folder with {known_by}")
         read = {path for pattern in patterns for path in folder.path.glob(pattern)}
         names = {path.relative_to(folder.path).as_posix() for path in read if path.is_file()}
-        found[variable] = ToolFolder(folder.path, tuple(sorted({known_by, *names})))
-    return found
+        folders[variable] = ToolFolder(folder.path, tuple(sorted({known_by, *names})))
+    return folders
 
 
 def make_firmware(project: Path, sdk: Sdk, scratch: Path, cache: Path) -> Path:
@@ -73,10 +73,10 @@ def make_firmware(project: Path, sdk: Sdk, scratch: Path, cache: Path) -> Path:
         log = cache / "failed-make.txt"
         log.write_text(to_printable(done.stdout), encoding="utf-8")
         raise ToolError("the SDK's make failed; correct the error in its output", done.stdout, log)
-    found = sorted(scratch.glob(sdk.firmware))
-    if len(found) != 1:
+    paths = sorted(scratch.glob(sdk.firmware))
+    if len(paths) != 1:
         raise UserError(
-            f"the SDK's make wrote {len(found)} files {sdk.firmware}; expected one: check the "
+            f"the SDK's make wrote {len(paths)} files {sdk.firmware}; expected one: check the "
             "SDK's version"
         )
-    return found[0]
+    return paths[0]

@@ -136,19 +136,19 @@ def predict_classes(outputs: OutputsByName) -> npt.NDArray[np.int64]:
     first = next(iter(outputs.values()))
     values = first.reshape(len(first), -1)
     chosen = values.shape[1] == 1 and values.dtype.kind in "iu"
-    found: npt.NDArray[np.int64] = values[:, 0] if chosen else values.argmax(axis=1)
-    return found.astype("int64")
+    classes: npt.NDArray[np.int64] = values[:, 0] if chosen else values.argmax(axis=1)
+    return classes.astype("int64")
 
 
-def compute_rate(found: Array, right: Array) -> float:
-    return 100.0 * float(np.mean(found == right))
+def compute_rate(classes: Array, right: Array) -> float:
+    return 100.0 * float(np.mean(classes == right))
 
 
-def compare_outputs(found: OutputsByName, wanted: OutputsByName) -> dict[str, SignalQuality]:
+def compare_outputs(outputs: OutputsByName, wanted: OutputsByName) -> dict[str, SignalQuality]:
     signals = {}
     for name, reference in wanted.items():
         total = SignalStatistics()
-        for ours, theirs in zip(found[name], reference, strict=True):
+        for ours, theirs in zip(outputs[name], reference, strict=True):
             total.add(ours, theirs)
         signals[name] = total.quality
     return signals

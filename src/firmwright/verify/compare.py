@@ -25,17 +25,17 @@ class DifferenceError(UserError):
     """Raised if the outputs differ from the reference by more than rounding explains."""
 
 
-def compute_distance(found: Array, expected: Array) -> npt.NDArray[np.float64]:
-    """Return abs(found - expected), or 0 for equal infinities and for two NaNs."""
+def compute_distance(actual: Array, expected: Array) -> npt.NDArray[np.float64]:
+    """Return abs(actual - expected), or 0 for equal infinities and for two NaNs."""
     with np.errstate(invalid="ignore"):
-        apart = np.abs(found.astype("float64") - expected.astype("float64"))
-    same = (found == expected) | (np.isnan(found) & np.isnan(expected))
+        apart = np.abs(actual.astype("float64") - expected.astype("float64"))
+    same = (actual == expected) | (np.isnan(actual) & np.isnan(expected))
     return np.where(same, 0.0, np.where(np.isnan(apart), np.inf, apart))
 
 
 def compare(
     outputs: Sequence[Tensor],
-    found: Outputs,
+    actual: Outputs,
     expected: Outputs,
     tolerance: Tolerance,
     steps: Sequence[float] = (),
@@ -50,7 +50,7 @@ def compare(
     largest, first, rounding = 0.0, "", True
     spans = [compute_span(arrays) for arrays in zip(*expected, strict=True)]
     sizes = steps[: len(outputs)] or [0.0] * len(outputs)
-    for sample, (ours, theirs) in enumerate(zip(found, expected, strict=True)):
+    for sample, (ours, theirs) in enumerate(zip(actual, expected, strict=True)):
         exact_sample = True
         for tensor, a, b, span, step in zip(outputs, ours, theirs, spans, sizes, strict=True):
             refuse_other_form(tensor, a, b)
@@ -102,35 +102,35 @@ def advise(largest: float, rounding: bool) -> str:
     return f"the largest difference is {largest:g}, more than rounding explains"
 
 
-def refuse_other_form(tensor: Tensor, found: Array, expected: Array) -> None:
+def refuse_other_form(tensor: Tensor, actual: Array, expected: Array) -> None:
     """Raise UserError if the reference has another number or another kind of values.
 
     If an output was imported with a wrong type, its values may be close to the correct values.
     """
     kinds = [
-        {"i": "integer", "u": "integer"}.get(a.dtype.kind, a.dtype.kind) for a in (found, expected)
+        {"i": "integer", "u": "integer"}.get(a.dtype.kind, a.dtype.kind) for a in (actual, expected)
     ]
-    if found.size != expected.size or kinds[0] != kinds[1]:
-        ours, theirs = (f"{a.dtype} {list(a.shape)}" for a in (found, expected))
+    if actual.size != expected.size or kinds[0] != kinds[1]:
+        ours, theirs = (f"{a.dtype} {list(a.shape)}" for a in (actual, expected))
         raise UserError(
             f"output '{tensor.name}' is {ours} in the firmware and {theirs} in the reference; "
             "firmwright imported the model incorrectly: please report it with the model"
         )
 
 
-def count_differences(found: Outputs, expected: Outputs) -> int:
+def count_differences(actual: Outputs, expected: Outputs) -> int:
     """Return the number of values that differ, over all samples and outputs."""
-    pairs = zip(chain(*found), chain(*expected), strict=True)
+    pairs = zip(chain(*actual), chain(*expected), strict=True)
     return sum(int(np.count_nonzero(compute_distance(a, b.reshape(a.shape)))) for a, b in pairs)
 
 
-def compute_share(found: Outputs, expected: Outputs) -> float:
+def compute_share(actual: Outputs, expected: Outputs) -> float:
     """Return the largest distance of two evaluations, as a fraction of the output's range.
 
     A difference of one step in an integer counts as rounding, not as distance.
     """
     shares = [0.0]
-    for ours, theirs in zip(zip(*found, strict=True), zip(*expected, strict=True), strict=True):
+    for ours, theirs in zip(zip(*actual, strict=True), zip(*expected, strict=True), strict=True):
         apart = max(
             float(compute_distance(a, b.reshape(a.shape)).max(initial=0.0))
             for a, b in zip(ours, theirs, strict=True)

@@ -48,7 +48,7 @@ class CrossedStep:
 def find_crossed_step(
     partition: Partition,
     regions: Iterable[Region],
-    found: Results,
+    computed: Results,
     compared: Mapping[str, ComparedResult],
 ) -> CrossedStep | None:
     """Return the first of these regions that rounds a float to another integer, or None.
@@ -62,10 +62,10 @@ def find_crossed_step(
         (name, parameters), (result,) = region.inputs, region.outputs
         while name not in compared and name in views:
             name = views[name]
-        floats, numbers = compared.get(name), found.get(parameters)
+        floats, numbers = compared.get(name), computed.get(parameters)
         if floats is None or numbers is None or numbers.shape[-1] != PARAMETERS:
             continue
-        ours = found[result].astype("int64")
+        ours = computed[result].astype("int64")
         theirs = quantize(floats.expected.reshape(ours.shape), numbers)
         apart = np.abs(ours - theirs)
         if not is_beyond_rounding(floats) and apart.max() == 1:

@@ -70,17 +70,17 @@ def match_samples(
     labels: Sequence[str],
     digests: Sequence[dict[str, str]],
     names: Sequence[str],
-    found: Sequence[Sequence[Box]],
+    detected: Sequence[Sequence[Box]],
     expected: Sequence[Sequence[Box]],
 ) -> tuple[SampleBoxes, ...]:
-    """Match the firmware's boxes (``found``) with the reference's boxes (``expected``).
+    """Match the firmware's boxes (``detected``) with the reference's boxes (``expected``).
 
     Samples have ``labels`` and ``digests``, and classes have ``names``. Raises UserError with all
     boxes of both sides that have no match.
     """
     problems: list[str] = []
     samples = []
-    for label, digest, ours, theirs in zip(labels, digests, found, expected, strict=True):
+    for label, digest, ours, theirs in zip(labels, digests, detected, expected, strict=True):
         matches = match_boxes(ours, theirs, AGREEMENT_IOU)
         for side, boxes in (("reference", matches.missing), ("firmware", matches.unexpected)):
             problems += [f"{label}: only the {side} has {describe_box(b, names)}" for b in boxes]
@@ -95,12 +95,12 @@ def match_samples(
     return tuple(samples)
 
 
-def make_box(found: Box, expected: Box, names: Sequence[str]) -> FoundBox:
+def make_box(detected: Box, expected: Box, names: Sequence[str]) -> FoundBox:
     return FoundBox(
-        class_name=names[found.class_index],
-        **vars(found),
+        class_name=names[detected.class_index],
+        **vars(detected),
         reference_score=expected.score,
-        reference_iou=compute_iou(found, expected),
+        reference_iou=compute_iou(detected, expected),
     )
 
 
@@ -122,9 +122,9 @@ class BoxComparer:
     labels: Sequence[Sequence[Box]] | None
 
     def compare(self, networks: Mapping[str, OutputsByName]) -> BoxAccuracy:
-        found = {name: self.detect_boxes(outputs) for name, outputs in networks.items()}
-        right = next(iter(found.values())) if self.labels is None else self.labels
-        rates = {name: self.compute_rates(boxes, right) for name, boxes in found.items()}
+        detected = {name: self.detect_boxes(outputs) for name, outputs in networks.items()}
+        right = next(iter(detected.values())) if self.labels is None else self.labels
+        rates = {name: self.compute_rates(boxes, right) for name, boxes in detected.items()}
         return BoxAccuracy(self.iou, sum(map(len, right)), rates)
 
     def detect_boxes(self, outputs: OutputsByName) -> list[list[Box]]:
@@ -132,18 +132,18 @@ class BoxComparer:
         return [detect(self.detector, sample) for sample in zip(*arrays, strict=True)]
 
     def compute_rates(
-        self, found: Sequence[Sequence[Box]], right: Sequence[Sequence[Box]]
+        self, detected: Sequence[Sequence[Box]], right: Sequence[Sequence[Box]]
     ) -> BoxRates:
         pairs = sum(
             len(match_boxes(ours, theirs, self.iou).pairs)
-            for ours, theirs in zip(found, right, strict=True)
+            for ours, theirs in zip(detected, right, strict=True)
         )
-        ours, theirs = sum(map(len, found)), sum(map(len, right))
+        ours, theirs = sum(map(len, detected)), sum(map(len, right))
         return BoxRates(
             found=ours,
             recall=pairs / theirs if theirs else 1.0,
             precision=pairs / ours if ours else 1.0,
-            mean_average_precision=compute_mean_average_precision(found, right, self.iou),
+            mean_average_precision=compute_mean_average_precision(detected, right, self.iou),
         )
 
 

@@ -66,8 +66,8 @@ class HostProgram:
         given = encode_samples(inputs, batches)
         entry, emulator = f"{network.c_prefix}_run", platform.emulators[0]
         ran = run_firmware(self.path, platform, emulator, given, entry, MAX_INSTRUCTIONS)
-        found = decode_outputs(ran.console, outputs, len(batches), ran.exit_code)
-        alone = split_outputs(found, layout.size, layout.output_axes)
+        batch_outputs = decode_outputs(ran.console, outputs, len(batches), ran.exit_code)
+        alone = split_outputs(batch_outputs, layout.size, layout.output_axes)
         return HostRun(self.compiler, alone[: len(samples)], ran.console)
 
 

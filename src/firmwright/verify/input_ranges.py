@@ -57,7 +57,7 @@ def find_input_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
         module = canonicalize(module)  # this slow pass makes the limits of clips constants
         readers = find_readers(module)
     pairs = zip(module["main"].params, indices, strict=True)
-    return tuple(found or find_range(p, readers) for p, found in pairs)
+    return tuple(index_range or find_range(p, readers) for p, index_range in pairs)
 
 
 def find_index_ranges(module: tvm.IRModule) -> tuple[Range | None, ...]:
@@ -146,7 +146,7 @@ def find_whole_inputs(module: tvm.IRModule) -> tuple[bool, ...]:
     bindings = main_bindings(module)
     values = {b.var: b.value for b in bindings}
     moved = {p: p for p in module["main"].params if "float" in dtype_of(p)}
-    found = set()
+    whole_parameters = set()
     for binding in bindings:
         call = binding.value
         read = [moved[v] for v in read_variables(call) if v in moved]
@@ -155,8 +155,8 @@ def find_whole_inputs(module: tvm.IRModule) -> tuple[bool, ...]:
         elif operator_name(call) in SUMS and read:
             weights = read_constant(call.args[1], values)
             if weights is not None and are_whole(weights) and np.abs(weights).max() > 1:
-                found.update(read)
-    return tuple(p in found for p in module["main"].params)
+                whole_parameters.update(read)
+    return tuple(p in whole_parameters for p in module["main"].params)
 
 
 def find_limits(call: relax.Expr) -> Range:

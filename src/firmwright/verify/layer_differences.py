@@ -80,7 +80,7 @@ def is_different(result: ComparedResult) -> bool:
 
 
 def compare_layers(
-    partition: Partition, operators: Sequence[Operator], found: Results, reference: TensorValues
+    partition: Partition, operators: Sequence[Operator], computed: Results, reference: TensorValues
 ) -> dict[str, ComparedResult]:
     """Map the names of the partition's tensors to the results that the reference also has.
 
@@ -91,12 +91,12 @@ def compare_layers(
     compared = {}
     for region in partition.regions:
         names = [name for source in region.sources for name in results.get(source, ())]
-        for tensor in (name for name in region.outputs if name in found):
+        for tensor in (name for name in region.outputs if name in computed):
             fitting = (
-                ComparedResult(name, found[tensor], values)
+                ComparedResult(name, computed[tensor], values)
                 for name in dict.fromkeys(names)
                 if can_be_joined(reference, name)
-                for values in align(np.stack([s[name] for s in reference]), found[tensor])
+                for values in align(np.stack([s[name] for s in reference]), computed[tensor])
             )
             closest = min(fitting, key=lambda result: float(result.distances.max()), default=None)
             if closest is not None:
@@ -106,11 +106,11 @@ def compare_layers(
 
 def can_be_joined(reference: TensorValues, name: str) -> bool:
     """Return whether all samples have numbers of this name and of one shape."""
-    found = [sample[name] for sample in reference if name in sample]
+    arrays = [sample[name] for sample in reference if name in sample]
     return (
-        len(found) == len(reference)
-        and len({array.shape for array in found}) == 1
-        and found[0].dtype.kind in "biuf"
+        len(arrays) == len(reference)
+        and len({array.shape for array in arrays}) == 1
+        and arrays[0].dtype.kind in "biuf"
     )
 
 

@@ -46,10 +46,10 @@ def find_output_steps(module: tvm.IRModule) -> tuple[float, ...]:
 
 def find_step(output: relax.Expr, values: Mapping[relax.Var, relax.Expr]) -> float:
     is_float = "float" in str(getattr(output.ty, "dtype", ""))
-    found = find_sources(output, values, "relax.dequantize" if is_float else "relax.quantize")
+    calls = find_sources(output, values, "relax.dequantize" if is_float else "relax.quantize")
     if is_float:
-        return max((float(constant_array(call.args[1]).max()) for call in found), default=0.0)
-    return float(bool(found))
+        return max((float(constant_array(call.args[1]).max()) for call in calls), default=0.0)
+    return float(bool(calls))
 
 
 def find_sources(
@@ -59,7 +59,7 @@ def find_sources(
 
     A quantize counts only if its integers reach the value unchanged.
     """
-    waiting, seen, found = [output], set(), []
+    waiting, seen, calls = [output], set(), []
     while waiting:
         value = waiting.pop()
         if value in seen:
@@ -69,11 +69,11 @@ def find_sources(
         if value in values:
             waiting.append(values[value])
         elif name == operator:
-            found.append(value)
+            calls.append(value)
         elif isinstance(value, relax.Tuple):
             waiting.extend(value.fields)
         elif isinstance(value, relax.TupleGetItem):
             waiting.append(value.tuple_value)
         elif name and (operator == "relax.dequantize" or name in VALUE_PRESERVING):
             waiting.extend(value.args)
-    return found
+    return calls

@@ -51,7 +51,7 @@ def decode_outputs(
             f"the firmware ended with exit code {exit_code}; {CHECK_PROGRAM}. Its last lines:\n"
             f"{tail}"
         )
-    found: dict[tuple[int, int], npt.NDArray[Any]] = {}
+    arrays: dict[tuple[int, int], npt.NDArray[Any]] = {}
     for line in lines:
         fields = line.split(" ")
         if fields[0] != "@output":
@@ -64,13 +64,15 @@ def decode_outputs(
             wrong = f"the firmware wrote {len(data)} bytes; expected {tensor.bytes}"
             raise UserError(f"output '{tensor.name}': {wrong}: {CHECK_PROGRAM}")
         kind = np.dtype(tensor.dtype).newbyteorder("<")
-        found[sample, index] = from_storage(np.frombuffer(data, kind), tensor.storage, tensor.shape)
-    missing = [(s, i) for s in range(samples) for i in range(len(outputs)) if (s, i) not in found]
+        arrays[sample, index] = from_storage(
+            np.frombuffer(data, kind), tensor.storage, tensor.shape
+        )
+    missing = [(s, i) for s in range(samples) for i in range(len(outputs)) if (s, i) not in arrays]
     if missing:
         sample, index = missing[0]
         name = outputs[index].name
         raise UserError(f"sample {sample}: the firmware did not write '{name}': {CHECK_PROGRAM}")
-    return [[found[s, i] for i in range(len(outputs))] for s in range(samples)]
+    return [[arrays[s, i] for i in range(len(outputs))] for s in range(samples)]
 
 
 def join_consoles(consoles: Sequence[bytes], samples: Sequence[int]) -> bytes:
@@ -100,23 +102,23 @@ def decode_cycles(console: bytes, samples: int, layers: int) -> list[int]:
     All numbers are 0 if the board has no counter. Raises UserError for missing lines, and for a
     counter with wrong values.
     """
-    found: dict[tuple[int, int], int] = {}
+    counts: dict[tuple[int, int], int] = {}
     for line in console.decode("ascii", "replace").splitlines():
         if match := CYCLES.fullmatch(line):
             sample, layer, cycles = map(int, match.groups())
-            found[sample, layer] = cycles
+            counts[sample, layer] = cycles
     for sample in range(samples):
-        missing = [i for i in range(layers + 1) if (sample, i) not in found]
+        missing = [i for i in range(layers + 1) if (sample, i) not in counts]
         if missing:
             problem = f"sample {sample}: the firmware did not write the cycles of layer"
             raise UserError(f"{problem} {missing[0]}: {CHECK_PROGRAM}")
-        whole, parts = found[sample, 0], sum(found[sample, i + 1] for i in range(layers))
+        whole, parts = counts[sample, 0], sum(counts[sample, i + 1] for i in range(layers))
         if whole < parts:
             problem = (
                 f"sample {sample}: the inference has {whole:,} cycles, less than the {parts:,}"
             )
             raise UserError(f"{problem} of its layers; check `fw_hal_cycles` of the board")
-    return [sum(found[s, i] for s in range(samples)) for i in range(layers + 1)]
+    return [sum(counts[s, i] for s in range(samples)) for i in range(layers + 1)]
 
 
 BOX_STRUCT = struct.Struct("<5fi")
@@ -129,14 +131,14 @@ def decode_boxes(console: bytes, outputs: int, samples: int, batch: int) -> list
     After the ``outputs`` of a sample, each picture has one more output with its boxes. Raises
     UserError if boxes are missing.
     """
-    found: dict[int, list[Box]] = {}
+    boxes: dict[int, list[Box]] = {}
     for line in console.decode("ascii", "replace").splitlines():
         fields = line.split(" ")
         if fields[0] == "@output" and int(fields[2]) >= outputs:
             picture = int(fields[1]) * batch + int(fields[2]) - outputs
-            found[picture] = [Box(*b) for b in BOX_STRUCT.iter_unpack(bytes.fromhex(fields[3]))]
-    missing = [i for i in range(samples * batch) if i not in found]
+            boxes[picture] = [Box(*b) for b in BOX_STRUCT.iter_unpack(bytes.fromhex(fields[3]))]
+    missing = [i for i in range(samples * batch) if i not in boxes]
     if missing:
         problem = f"picture {missing[0]}: the firmware did not write its boxes"
         raise UserError(f"{problem}: {CHECK_PROGRAM}")
-    return [found[i] for i in range(samples * batch)]
+    return [boxes[i] for i in range(samples * batch)]
