@@ -63,11 +63,11 @@ def has_quantized_layers(module: IRModule) -> bool:
 
 
 EXPLANATIONS = (
-    ("UseIntegers", explain_floats, "has whole numbers{more}, but stays in float32"),
+    ("UseIntegers", explain_floats, "has whole numbers, but stays in float32"),
     (
         "SplitTransposedConvolutions",
         explain_whole,
-        "stays a transposed convolution{more}, whose loops also multiply zeros",
+        "stays a transposed convolution, whose loops also multiply zeros",
     ),
 )
 """The rewrites that explain the layers that they do not replace, and a phrase for the note."""
@@ -79,5 +79,5 @@ def note_kept_layers(job: Job, module: IRModule) -> None:
     for rewrite, explain, phrase in EXPLANATIONS:
         if rewrite in selected and (layers := explain(module)):
             (name, reason), others = layers[0], len(layers) - 1
-            more = f", and {others} more" if others else ""
-            job.note(f"'{name}' {phrase.format(more=more)}: {reason}")
+            more = f" (and {others} more)" if others else ""
+            job.note(f"'{name}' {phrase}: {reason}{more}")
