@@ -1,13 +1,19 @@
-"""Writes tests/slow.txt from measured durations: ``python -m tests.quality.slow junit.xml ...``
+"""Writes tests/slow.txt from reports: ``python -m tests.quality.slow tests.xml [--fast fast.xml]``
 
-The arguments are the files of ``pytest --junitxml``, from a machine without other work. Lines of
-test files that are in no argument stay. Without arguments, the command prints the share of fast
-cases in each folder of tests.
+The arguments are files of ``pytest --junitxml``, from a machine without other work. Lines of test
+files that are in no argument stay. Without arguments, the command prints the share of fast cases in
+each folder of tests.
+
+``--fast`` is the report of ``nox -s fast -- --junitxml=fast.xml`` with the written list. The first
+test of a fixture that several tests share needs the time of the fixture. If this test is slow, the
+next test needs the time. So a file outside the compiler's folders is slow as a whole if its fast
+tests need more than a tenth of a second on average.
 """
 
 from __future__ import annotations
 
 import sys
+from argparse import ArgumentParser
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from math import ceil
@@ -73,6 +79,15 @@ def list_slow(files: Durations) -> list[str]:
     )
 
 
+def list_heavy_files(fast: Durations) -> set[str]:
+    """Return the files outside the compiler's folders whose fast tests need more than LIMIT."""
+    return {
+        file
+        for file, cases in fast.items()
+        if find_folder(file) not in COMPILER and sum(cases.values()) > LIMIT * len(cases)
+    }
+
+
 def list_of_file(file: str, cases: Mapping[str, float], limit: float) -> Iterator[str]:
     functions: dict[str, list[str]] = defaultdict(list)
     for case in cases:
@@ -122,14 +137,21 @@ def print_shares() -> int:
 
 
 def main(arguments: list[str]) -> int:
-    if not arguments:
+    parser = ArgumentParser(prog="python -m tests.quality.slow", allow_abbrev=False)
+    parser.add_argument("reports", nargs="*", type=Path)
+    parser.add_argument("--fast", action="append", default=[], type=Path)
+    given = parser.parse_args(arguments)
+    if not (given.reports or given.fast):
         return print_shares()
-    files = group_durations(each for name in arguments for each in read_durations(Path(name)))
-    if not files:
+    files = group_durations(each for report in given.reports for each in read_durations(report))
+    fast = group_durations(each for report in given.fast for each in read_durations(report))
+    if not (files or fast):
         print("no tests of this project are in these files", file=sys.stderr)
         return 2
+    heavy = list_heavy_files(fast)
     lines = FILE.read_text(encoding="utf-8").splitlines() if FILE.exists() else []
-    written = replace_lines(lines, list_slow(files), files.keys())
+    slow = (line for line in list_slow(files) if line.partition("::")[0] not in heavy)
+    written = replace_lines(lines, [*slow, *heavy], files.keys() | heavy)
     FILE.write_text("".join(f"{line}\n" for line in written), encoding="utf-8")
     return 0
 

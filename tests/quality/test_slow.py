@@ -12,6 +12,7 @@ from tests.quality.slow import (
     ROOT,
     find_limits,
     group_durations,
+    list_heavy_files,
     list_slow,
     read_durations,
     replace_lines,
@@ -49,6 +50,15 @@ def test_durations_decide(tmp_path: Path) -> None:
 def test_a_folder_has_a_limit(folder: str, seconds: list[float], limit: float) -> None:
     cases = {f"test_{number}": each for number, each in enumerate(seconds)}
     assert find_limits({f"tests/{folder}/test_a.py": cases}) == {folder: limit}
+
+
+def test_a_file_whose_fast_tests_share_a_long_fixture_is_slow() -> None:
+    """The test that needs the time of the fixture is another one in each list of slow tests."""
+    durations = {"test_one": 3.0, "test_two": 0.01}
+    fast = {"tests/e2e/test_a.py": durations, "tests/lowering/test_a.py": durations}
+    assert list_heavy_files({**fast, "tests/e2e/test_b.py": {"test_one": 0.1}}) == {
+        "tests/e2e/test_a.py"
+    }
 
 
 def test_lines_of_files_that_were_not_measured_stay() -> None:
