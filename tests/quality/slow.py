@@ -128,7 +128,9 @@ class ShareCounter:
 def print_shares() -> int:
     """Collect all tests, and print the share of fast cases in each folder."""
     counter = ShareCounter()
-    options = ("--collect-only", "-p", "no:terminal", "-p", "no:cacheprovider")
+    # The project's options are for the terminal, which is off.
+    addopts = "addopts=--import-mode=importlib --strict-markers"
+    options = ("--collect-only", "-o", addopts, "-p", "no:terminal", "-p", "no:cacheprovider")
     code = pytest.main([*options, str(ROOT / "tests")], plugins=[counter])
     for folder, cases in sorted(counter.cases.items()):
         fast = counter.fast[folder]
