@@ -76,7 +76,7 @@ class Network:
     slot: NetworkSlot | None = None
     """The location of the network's image, if the image is not part of the firmware."""
     recipe_sha256: str = ""
-    """:attr:`firmwright.recipe.recipe.Recipe.network_sha256`; '' if there is no recipe."""
+    """The recipe's ``network_sha256``, or '' if there is no recipe."""
     binary_constants: bool = False
     """Whether the constants are a file of bytes instead of C."""
 

@@ -76,7 +76,7 @@ def find_crossing(
 
 
 def find_cycle(bindings: Sequence[VarBinding], owners: Mapping[Var, int]) -> list[object]:
-    """Return groups and variables that wait for each other, or [] if there is no cycle.
+    """Return the groups and variables of a cycle, or an empty list.
 
     ``owners`` has the numbers of groups of operators. Each element reads the previous element, and
     the first element equals the last.

@@ -233,23 +233,19 @@ FEW_TAPS = Condition("at most 16 taps", lambda layer: layer.taps <= LANES)
 SIGNED_ROWS = Condition("a left operand of int8", lambda product: product.left.dtype == "int8")
 
 EIGHT = "VMLADAVA adds eight products of 16-bit inputs at once."
+PACKED = "VMLADAVA adds 16 products at once. A byte has the weights of 2 to 8 channels."
 
 FORMS = (
-    Form(
-        name="mve_packed_conv2d",
-        conditions=(INTEGERS, ROUNDED, FOUR_BITS),
-        pack=pack_packed_convolution,
-        cost=0.22,
-        sentence="VMLADAVA adds 16 products at once. A byte has the weights of 2 to 8 channels.",
-        bits=BITS,
-    ),
-    Form(
-        name="mve_packed_dense",
-        conditions=(INTEGERS, ROUNDED, FOUR_BITS),
-        pack=pack_packed_convolution,
-        cost=0.22,
-        sentence="VMLADAVA adds 16 products at once. A byte has the weights of 2 to 8 channels.",
-        bits=BITS,
+    *(
+        Form(
+            name=f"mve_packed_{kind}",
+            conditions=(INTEGERS, ROUNDED, FOUR_BITS),
+            pack=pack_packed_convolution,
+            cost=0.22,
+            sentence=PACKED,
+            bits=BITS,
+        )
+        for kind in ("conv2d", "dense")
     ),
     Form(
         name="mve_packed_depthwise_conv2d",
